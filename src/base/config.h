@@ -1,0 +1,73 @@
+// Typed configuration: a struct describes its fields once; parsing, command-line overrides, dump, help and origins follow.
+//
+//   struct ScheduleConfig {
+//     std::string name = "cosine";
+//     int64_t warmup_steps = 100;
+//     void describe(config::Fields& f) {
+//       f.choice("name", name, {"wsd", "cosine", "linear", "constant"}, "learning-rate curve");
+//       f.integer("warmup_steps", warmup_steps, "steps of linear warm-up", {.min = 0});
+//     }
+//   };
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mantissa::config {
+
+struct Range {
+  double min = -1e308, max = 1e308;
+};
+
+class Fields {
+ public:
+  virtual ~Fields() = default;
+  virtual void text(std::string_view key, std::string& value, std::string_view help) = 0;
+  virtual void choice(std::string_view key, std::string& value, std::vector<std::string> allowed, std::string_view help) = 0;
+  virtual void number(std::string_view key, double& value, std::string_view help, Range range = {}) = 0;
+  virtual void integer(std::string_view key, int64_t& value, std::string_view help, Range range = {}) = 0;
+  virtual void boolean(std::string_view key, bool& value, std::string_view help) = 0;
+  virtual void numbers(std::string_view key, std::vector<double>& value, std::string_view help) = 0;
+  virtual void integers(std::string_view key, std::vector<int64_t>& value, std::string_view help) = 0;
+  virtual void texts(std::string_view key, std::vector<std::string>& value, std::string_view help) = 0;
+  // A key whose feature this version does not have yet: given, it fails with `message` (Exit::kUsage).
+  virtual void unavailable(std::string_view key, std::string_view message) = 0;
+  // A nested section, described by `body`.
+  virtual void section(std::string_view key, const std::function<void(Fields&)>& body) = 0;
+  // A list of sections; `item(i)` must make room for element i and describe it into the fields it is handed.
+  virtual void list(std::string_view key, size_t& size, const std::function<void(Fields&, size_t)>& item,
+                    std::string_view help) = 0;
+};
+
+// A YAML file plus overrides "--a.b=c" or "a.b=c", later ones win; ${VAR} in scalars is replaced from the environment.
+// Parses into anything with describe(Fields&). Errors are Exit::kUsage: `configs/a.yaml:7: precision.recipie: unknown key;
+// did you mean precision.recipe?`; wrong type, range and choice name the line, the value and what was expected.
+class Source {
+ public:
+  static Source from_file(const std::string& path, const std::vector<std::string>& overrides);
+  static Source from_text(const std::string& yaml, const std::string& name, const std::vector<std::string>& overrides = {});
+  ~Source();
+  Source(Source&&) noexcept;
+
+  // Fills every field given, then fails on the first key that nobody described.
+  void read(const std::function<void(Fields&)>& describe) const;
+
+ private:
+  struct Impl;
+  explicit Source(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// Every value as YAML, in the order described; with `source`, a comment says where each came from (default, line, override).
+std::string dump(const std::function<void(Fields&)>& describe, const Source* source = nullptr);
+// "key  type, default  help" lines, for --help.
+std::string help(const std::function<void(Fields&)>& describe);
+
+// The nearest of `candidates` by edit distance, or "" when none is close.
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
+
+}  // namespace mantissa::config

@@ -1,0 +1,44 @@
+// Matrix products over plain and quantized operands.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tensor/exec.h"
+#include "tensor/quant.h"
+
+namespace mantissa {
+
+// One side of a product, seen as [outer, K]. Plain: F32 or BF16. Quantized: codes with `scale`, which also says where the
+// scales enter (docs/numerics.md, "Emulation").
+struct GemmSide {
+  ConstTensor data;                  // [outer,K]; [K,outer] if transposed
+  bool transposed = false;           // the contraction runs along data's first dimension
+  const Quantized* scale = nullptr;  // set for a quantized side; `data` is then its codes
+
+  static GemmSide plain(ConstTensor data, bool transposed = false) { return {data, transposed, nullptr}; }
+  static GemmSide quantized(const Quantized& q, bool transposed = false) { return {q.data, transposed, &q}; }
+};
+
+// c[M,N] = a[M,K] · b[N,K]ᵀ + bias[N] + beta c. Products of F32 sides run in FP32; BF16 and quantized sides run in BF16
+// with FP32 accumulation, each output summed in one fixed order. c is F32 or BF16, rounded once; bias has c's or F32 dtype.
+struct GemmDesc {
+  GemmSide a, b;
+  Tensor c;
+  ConstTensor bias;  // optional [N]
+  float beta = 0;    // 0 or 1
+};
+
+void gemm(Exec& exec, const GemmDesc& desc);
+
+// The candidate that gemm() takes for `desc`, and why each better-placed one refused: one line each.
+struct GemmChoice {
+  std::string taken;
+  std::vector<std::string> refused;
+};
+GemmChoice explain_gemm(const Exec& exec, const GemmDesc& desc);
+
+// GFLOP/s that gemm() reaches on `shape`-like BF16 or F32 work; measured for about `seconds`.
+double measure_gemm_rate(Exec& exec, DType dtype, int64_t m, int64_t n, int64_t k, double seconds);
+
+}  // namespace mantissa

@@ -1,0 +1,108 @@
+// A precision recipe: how one linear layer quantizes its operands, runs its three products and moves its scaling state.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "tensor/arena.h"
+#include "tensor/exec.h"
+#include "tensor/quant.h"
+
+namespace mantissa {
+
+// Who writes the tensor that a recipe quantizes (docs/numerics.md, "Producers").
+enum class Producer : uint8_t {
+  kPlain,       // a BF16 tensor in memory: attention output, residual gradient, logits gradient, a norm outside scope +norm
+  kFusedNorm,   // a norm that writes the quantized form itself (scope linear+logits+norm)
+  kActivation,  // SwiGLU or GELU, forward or backward
+};
+
+// One linear layer y[M,N] = x[M,K] · w[N,K]ᵀ.
+struct LinearSite {
+  std::string name;        // "layers.3.mlp.down_proj"
+  int64_t n = 0, k = 0;    // out_features, in_features
+  uint32_t tensor_id = 0;  // base id: +0 input, +1 weight, +2 output gradient
+};
+
+// What a recipe says of itself in tables and run.json.
+struct RecipeInfo {
+  std::string name;          // "fp8-delayed"
+  std::string path;          // "native" or "emulated" on this device
+  std::string input, weight, grad;  // e.g. "E4M3 1x32 E8M0"
+};
+
+// Quantization error of one tensor at one step.
+struct TensorError {
+  std::string layer, tensor;  // "layers.3.mlp.down_proj", "input" | "weight" | "grad"
+  double amax = 0, scale = 0, snr_db = 0, saturated_share = 0, flushed_share = 0;
+};
+
+class LinearRecipe {
+ public:
+  virtual ~LinearRecipe() = default;
+
+  // The forms that producers of the input and of the output gradient must fill.
+  virtual OperandSpec input_spec(Producer producer) const = 0;
+  virtual OperandSpec grad_spec(Producer producer) const = 0;
+
+  // Quantized weight and scaling state. `bind_*` points an operand of this layer at the state its cast reads and writes.
+  virtual void allocate(Arena& arena) = 0;
+  virtual void bind_input(Operand& x) const { (void)x; }
+  virtual void bind_grad(Operand& dy) const { (void)dy; }
+
+  // Makes the forms of w[N,K] (BF16; F32 in recipe fp32) that fprop and dgrad read. Called in the first micro-batch of a
+  // step and before an evaluation; `w` must stay valid until the next call.
+  virtual void refresh_weight(Exec& exec, ConstTensor w) = 0;
+
+  virtual void fprop(Exec& exec, Tensor y, const Operand& x, ConstTensor bias) = 0;           // y = x wᵀ + bias
+  virtual void dgrad(Exec& exec, Tensor dx, const Operand& dy) = 0;                           // dx = dy w
+  virtual void wgrad(Exec& exec, Tensor dw, const Operand& dy, const Operand& x, float beta) = 0;  // dw = dyᵀ x + beta dw
+
+  // Scaling state moves: once after the forward, once after the backward of each training micro-batch; never in a replay
+  // or an evaluation. Returns a description of a non-finite amax, or "".
+  virtual std::string end_forward() { return {}; }
+  virtual std::string end_backward() { return {}; }
+
+  // Error of the weight's copy against w (for statistics); the input's and the gradient's are measured by the caller.
+  virtual const Quantized* weight_form() const { return nullptr; }
+  virtual RecipeInfo info() const = 0;
+
+  // Scaling state for checkpoints and probes: name -> tensor, empty for stateless recipes.
+  virtual std::vector<std::pair<std::string, Tensor>> state() { return {}; }
+};
+
+// Options of all recipes; each recipe reads its own. Names and defaults are TransformerEngine's.
+struct RecipeOptions {
+  std::string format;                       // "hybrid" | "e4m3"; "" = the recipe's default
+  int64_t margin = 0;                       // fp8-delayed
+  int64_t amax_history_len = 1024;          // fp8-delayed
+  std::string amax_compute_algo = "max";    // fp8-delayed: "max" | "most_recent"
+  std::string scales;                       // fp8-tensorwise, fp8-blockwise: "pow2" | "fp32"; "" = the recipe's default
+  bool disable_rht = false;                 // nvfp4
+  bool disable_stochastic_rounding = false; // nvfp4
+  bool disable_2d_quantization = false;     // nvfp4
+  bool enable_2d_quantization = false;      // mxfp8: 32x32 weight tiles
+
+  void describe(config::Fields& fields);
+};
+
+// One row per recipe.
+struct RecipeEntry {
+  const char* name;
+  // The formats for a role, as `quantize` prints and probes them; empty forms for bf16 and fp32.
+  OperandSpec (*spec)(const RecipeOptions& options, const std::string& role);  // role: input | weight | grad
+  // Throws Exit::kUsage when the layer's dimensions or the options cannot be taken; m = tokens of a micro-batch.
+  void (*check)(const RecipeOptions& options, const LinearSite& site, int64_t m);
+  std::unique_ptr<LinearRecipe> (*make)(const RecipeOptions& options, const LinearSite& site);
+  // Bits of the GEMM format: 32, 16, 8, 4 (floors and tables).
+  int bits;
+  const char* summary;
+};
+
+const std::vector<RecipeEntry>& recipe_table();
+// Throws Exit::kUsage with the nearest name.
+const RecipeEntry& find_recipe(const std::string& name);
+
+}  // namespace mantissa

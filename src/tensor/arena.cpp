@@ -1,0 +1,88 @@
+#include "tensor/arena.h"
+
+#include <cstdlib>
+#include <cstring>
+
+namespace mantissa {
+
+void MemoryLedger::add(std::string_view purpose, int64_t bytes) {
+  for (auto& [name, sum] : rows_)
+    if (name == purpose) {
+      sum += bytes;
+      return;
+    }
+  rows_.emplace_back(purpose, bytes);
+}
+
+int64_t MemoryLedger::total() const {
+  int64_t sum = 0;
+  for (const auto& row : rows_) sum += row.second;
+  return sum;
+}
+
+int64_t MemoryLedger::of(std::string_view purpose) const {
+  for (const auto& [name, sum] : rows_)
+    if (name == purpose) return sum;
+  return 0;
+}
+
+void Arena::Free::operator()(std::byte* p) const { std::free(p); }
+
+MemoryLedger Arena::measure(const std::function<void(Arena&)>& allocate) {
+  Arena arena;
+  allocate(arena);
+  return arena.ledger_;
+}
+
+void Arena::build(const std::function<void(Arena&)>& allocate) {
+  check(counting(), "an arena is built once");
+  allocate(*this);
+  size_ = used_;
+  used_ = 0;
+  ledger_ = {};
+  if (size_ == 0) return;
+  auto* block = static_cast<std::byte*>(std::aligned_alloc(kAlignment, static_cast<size_t>(size_)));
+  if (!block) fail(Exit::kMemory, "memory: {} bytes could not be allocated", size_);
+  std::memset(block, 0, static_cast<size_t>(size_));
+  block_.reset(block);
+  base_ = block;
+  allocate(*this);
+  check(used_ == size_, "arena: counted {} bytes, committed {}", size_, used_);
+}
+
+Tensor Arena::tensor(std::string_view purpose, DType dtype, Shape shape) {
+  const int64_t bytes = ceil_div(bytes_of(dtype, shape.count()), kAlignment) * kAlignment;
+  Tensor t(base_ ? base_ + used_ : nullptr, dtype, shape);
+  used_ += bytes;
+  check(!base_ || used_ <= size_, "arena: committing more than the {} bytes counted", size_);
+  ledger_.add(purpose, bytes);
+  return t;
+}
+
+Quantized Arena::quantized(std::string_view purpose, const QuantFormat& format, int64_t outer, int64_t inner) {
+  Quantized q;
+  q.format = format;
+  q.data = tensor(purpose, format.element, {outer, inner});
+  const DType scale_dtype = format.rule == ScaleRule::kE8M0    ? DType::kE8M0
+                            : format.rule == ScaleRule::kNvfp4 ? DType::kE4M3
+                                                               : DType::kF32;
+  switch (format.blocking) {
+    case Blocking::kTensor: q.scale_inv = tensor(purpose, scale_dtype, {1}); break;
+    case Blocking::kRow: q.scale_inv = tensor(purpose, scale_dtype, {outer, ceil_div(inner, format.block)}); break;
+    case Blocking::kTile:
+      q.scale_inv = tensor(purpose, scale_dtype, {ceil_div(outer, format.block), ceil_div(inner, format.block)});
+      break;
+  }
+  q.amax = static_cast<float*>(tensor(purpose, DType::kF32, {1}).data);
+  return q;
+}
+
+Operand Arena::operand(std::string_view purpose, const OperandSpec& spec, int64_t m, int64_t k) {
+  Operand x;
+  if (spec.rowwise) x.rowwise = quantized(purpose, *spec.rowwise, m, k);
+  if (spec.columnwise) x.columnwise = quantized(purpose, *spec.columnwise, k, m);
+  if (spec.amax_before_rounding) x.producer_amax = static_cast<float*>(tensor(purpose, DType::kF32, {1}).data);
+  return x;
+}
+
+}  // namespace mantissa

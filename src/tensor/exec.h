@@ -1,0 +1,60 @@
+// Where and how an op runs: backend, instruction set, scratch memory, random stream, pass. First argument of every op.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/philox.h"
+#include "tensor/tensor.h"
+
+namespace mantissa {
+
+// Instruction sets that CPU kernels are compiled for, ascending.
+enum class Isa : uint8_t { kBase, kAvx2, kAvx512 };
+// The best instruction set that this machine runs and this build holds; MANTISSA_ISA=base|avx2|avx512 lowers it.
+Isa detect_isa();
+const char* name_of(Isa isa);
+
+enum class Pass : uint8_t {
+  kForward,   // training: scaling state may move
+  kReplay,    // recompute in backward: same scales and random bits as its forward, no state moves
+  kEvaluate,  // no state moves, nothing is saved
+};
+
+class Exec {
+ public:
+  explicit Exec(Isa isa = detect_isa(), int64_t shared_scratch_bytes = kSharedScratch);
+
+  Isa isa() const { return isa_; }
+  int threads() const { return threads_; }
+
+  // Scratch of one thread, kThreadScratch bytes, 64-byte aligned. Contents do not survive the op.
+  static constexpr int64_t kThreadScratch = int64_t{4} << 20;
+  std::byte* thread_scratch(int thread) const { return scratch_.get() + shared_bytes_ + thread * kThreadScratch; }
+  // Scratch shared by the threads of one op.
+  static constexpr int64_t kSharedScratch = int64_t{32} << 20;
+  std::byte* shared_scratch() const { return scratch_.get(); }
+  int64_t shared_scratch_bytes() const { return shared_bytes_; }
+  // Bytes this Exec holds; part of the memory plan.
+  int64_t scratch_bytes() const { return shared_bytes_ + threads_ * kThreadScratch; }
+
+  // Key of the random stream of `tensor` in the current step.
+  RandomKey random_key(uint32_t tensor, DrawForm form) const { return {seed, step, tensor, form}; }
+
+  uint64_t seed = 0;
+  uint32_t step = 0;         // optimizer step
+  int64_t token_offset = 0;  // tokens of this step before the current micro-batch: random bits do not depend on the layout
+  Pass pass = Pass::kForward;
+
+ private:
+  struct Free {
+    void operator()(std::byte* p) const;
+  };
+  Isa isa_;
+  int threads_;
+  int64_t shared_bytes_;
+  std::unique_ptr<std::byte, Free> scratch_;
+};
+
+}  // namespace mantissa

@@ -1,0 +1,11 @@
+#include "tensor/tensor.h"
+
+namespace mantissa {
+
+std::string Shape::str() const {
+  std::string text = "[";
+  for (int i = 0; i < rank_; ++i) text += fmt::format("{}{}", i ? "," : "", dims_[i]);
+  return text + "]";
+}
+
+}  // namespace mantissa
