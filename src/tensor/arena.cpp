@@ -59,7 +59,7 @@ Tensor Arena::tensor(std::string_view purpose, DType dtype, Shape shape) {
   return t;
 }
 
-Quantized Arena::quantized(std::string_view purpose, const QuantFormat& format, int64_t outer, int64_t inner) {
+Quantized Allocator::quantized(std::string_view purpose, const QuantFormat& format, int64_t outer, int64_t inner) {
   Quantized q;
   q.format = format;
   q.data = tensor(purpose, format.element, {outer, inner});
@@ -77,12 +77,31 @@ Quantized Arena::quantized(std::string_view purpose, const QuantFormat& format, 
   return q;
 }
 
-Operand Arena::operand(std::string_view purpose, const OperandSpec& spec, int64_t m, int64_t k) {
+Operand Allocator::operand(std::string_view purpose, const OperandSpec& spec, int64_t m, int64_t k) {
   Operand x;
   if (spec.rowwise) x.rowwise = quantized(purpose, *spec.rowwise, m, k);
   if (spec.columnwise) x.columnwise = quantized(purpose, *spec.columnwise, k, m);
   if (spec.amax_before_rounding) x.producer_amax = static_cast<float*>(tensor(purpose, DType::kF32, {1}).data);
   return x;
+}
+
+Tensor Region::tensor(std::string_view, DType dtype, Shape shape) {
+  const int64_t bytes = ceil_div(bytes_of(dtype, shape.count()), Arena::kAlignment) * Arena::kAlignment;
+  Tensor t(base_ ? base_ + used_ : nullptr, dtype, shape);
+  used_ += bytes;
+  check(!base_ || used_ <= peak_, "region {}: {} bytes wanted, {} planned", purpose_, used_, peak_);
+  if (!base_ && used_ > peak_) peak_ = used_;
+  return t;
+}
+
+void Region::within(Arena& arena, const std::function<void()>& users) {
+  if (arena.counting()) {
+    users();
+    arena.tensor(purpose_, DType::kU8, {peak_});
+  } else {
+    base_ = static_cast<std::byte*>(arena.tensor(purpose_, DType::kU8, {peak_}).data);
+    users();
+  }
 }
 
 }  // namespace mantissa

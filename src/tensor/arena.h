@@ -26,7 +26,18 @@ class MemoryLedger {
   std::vector<std::pair<std::string, int64_t>> rows_;
 };
 
-class Arena {
+// Hands out tensors; while counting they have no address (operator bool is false).
+class Allocator {
+ public:
+  virtual ~Allocator() = default;
+  virtual Tensor tensor(std::string_view purpose, DType dtype, Shape shape) = 0;
+  // Codes, scales and amax of one quantized copy.
+  Quantized quantized(std::string_view purpose, const QuantFormat& format, int64_t outer, int64_t inner);
+  // The quantized forms of `spec` for X[m,k]; the caller sets `high`.
+  Operand operand(std::string_view purpose, const OperandSpec& spec, int64_t m, int64_t k);
+};
+
+class Arena : public Allocator {
  public:
   static constexpr int64_t kAlignment = 256;  // bytes
 
@@ -36,11 +47,7 @@ class Arena {
   // The counting pass alone: what build() would reserve.
   static MemoryLedger measure(const std::function<void(Arena&)>& allocate);
 
-  // While counting the tensor has no address (operator bool is false).
-  Tensor tensor(std::string_view purpose, DType dtype, Shape shape);
-  // The quantized forms of `spec` for X[m,k]; the caller sets `high`.
-  Operand operand(std::string_view purpose, const OperandSpec& spec, int64_t m, int64_t k);
-  Quantized quantized(std::string_view purpose, const QuantFormat& format, int64_t outer, int64_t inner);
+  Tensor tensor(std::string_view purpose, DType dtype, Shape shape) override;
 
   bool counting() const { return base_ == nullptr; }
   const MemoryLedger& ledger() const { return ledger_; }
@@ -53,6 +60,23 @@ class Arena {
   std::byte* base_ = nullptr;
   int64_t used_ = 0, size_ = 0;
   MemoryLedger ledger_;
+};
+
+// Memory that several users share one after another: each rewinds and allocates from the start; the region is as large as
+// the largest of them. within() sizes it in the counting pass and places it in the second.
+class Region : public Allocator {
+ public:
+  explicit Region(std::string purpose) : purpose_(std::move(purpose)) {}
+
+  void rewind() { used_ = 0; }
+  Tensor tensor(std::string_view purpose, DType dtype, Shape shape) override;
+  // Runs `users`, which rewind and allocate, with the region's memory taken from `arena`.
+  void within(Arena& arena, const std::function<void()>& users);
+
+ private:
+  std::string purpose_;
+  std::byte* base_ = nullptr;
+  int64_t used_ = 0, peak_ = 0;
 };
 
 }  // namespace mantissa
