@@ -1,0 +1,182 @@
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "base/error.h"
+
+namespace mantissa {
+namespace {
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+// Opens a regular file for reading and gives its size. O_NONBLOCK: a pipe must not hang the open.
+int open_regular(const std::string& path, Links links, uint64_t& size) {
+  const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | (links == Links::kRefuse ? O_NOFOLLOW : 0);
+  const int fd = ::open(path.c_str(), flags);
+  if (fd < 0) {
+    if (errno == ELOOP && links == Links::kRefuse) fail(Exit::kInput, "{}: is a symbolic link, expected a plain file", path);
+    fail(Exit::kInput, "{}: cannot open: {}", path, std::strerror(errno));
+  }
+  struct stat info {};
+  const bool regular = ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+  if (!regular) {
+    ::close(fd);
+    fail(Exit::kInput, "{}: is {}, expected a plain file", path, S_ISDIR(info.st_mode) ? "a folder" : "not a file");
+  }
+  size = static_cast<uint64_t>(info.st_size);
+  return fd;
+}
+
+std::string parent_of(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+}  // namespace
+
+MappedFile MappedFile::open(const std::string& path, Links links) {
+  uint64_t size = 0;
+  const Descriptor file(open_regular(path, links, size));
+  MappedFile mapped;
+  mapped.path_ = path;
+  mapped.size_ = size;
+  if (size > 0) {
+    void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
+    if (data == MAP_FAILED) fail(Exit::kInput, "{}: cannot map {} bytes: {}", path, size, std::strerror(errno));
+    mapped.data_ = static_cast<const std::byte*>(data);
+  }
+  return mapped;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept { *this = std::move(other); }
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  std::swap(path_, other.path_);
+  return *this;
+}
+
+AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
+  temporary_ = path_ + ".tmp-" + std::to_string(::getpid());
+  ::unlink(temporary_.c_str());
+  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+  if (descriptor_ < 0) fail(Exit::kStorage, "{}: cannot create: {}", path_, std::strerror(errno));
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const size_t most = bytes.size() < (size_t{1} << 30) ? bytes.size() : size_t{1} << 30;
+    const ssize_t n = ::write(descriptor_, bytes.data(), most);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(Exit::kStorage, "{}: cannot write {} bytes: {}", path_, bytes.size(), std::strerror(errno));
+    bytes = bytes.subspan(static_cast<size_t>(n));
+  }
+}
+
+void AtomicFile::commit() {
+  if (::fsync(descriptor_) != 0) fail(Exit::kStorage, "{}: cannot fsync: {}", path_, std::strerror(errno));
+  const int closed = ::close(descriptor_);
+  descriptor_ = -1;
+  if (closed != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    const int error = errno;
+    ::unlink(temporary_.c_str());
+    fail(Exit::kStorage, "{}: cannot put the written file in place: {}", path_, std::strerror(error));
+  }
+  sync_directory(parent_of(path_));
+}
+
+bool exists(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0;
+}
+
+bool is_directory(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+uint64_t file_size(const std::string& path) {
+  uint64_t size = 0;
+  const Descriptor file(open_regular(path, Links::kFollow, size));
+  return size;
+}
+
+std::string join_path(const std::string& folder, const std::string& name) {
+  return (std::filesystem::path(folder) / name).string();
+}
+
+std::string read_text(const std::string& path, uint64_t max_bytes) {
+  uint64_t size = 0;
+  const Descriptor file(open_regular(path, Links::kFollow, size));
+  if (size > max_bytes) fail(Exit::kInput, "{}: has {} bytes, expected at most {}", path, size, max_bytes);
+  std::string text(size, '\0');
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t n = ::read(file.get(), text.data() + done, size - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(Exit::kInput, "{}: cannot read: {}", path, std::strerror(errno));
+    if (n == 0) fail(Exit::kInput, "{}: ended after {} of {} bytes", path, done, size);
+    done += static_cast<size_t>(n);
+  }
+  return text;
+}
+
+void write_atomic(const std::string& path, std::string_view text) {
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+void make_dirs(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error || !is_directory(path))
+    fail(Exit::kStorage, "{}: cannot make the folder: {}", path, error ? error.message() : "a file stands there");
+}
+
+void sync_directory(const std::string& path) {
+  const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // Some network file systems cannot fsync a folder and say EINVAL; the rename itself has happened.
+  if (folder.get() < 0 || (::fsync(folder.get()) != 0 && errno != EINVAL))
+    fail(Exit::kStorage, "{}: cannot fsync the folder: {}", path, std::strerror(errno));
+}
+
+uint64_t free_bytes(const std::string& path) {
+  struct statvfs info {};
+  if (::statvfs(path.c_str(), &info) != 0)
+    fail(Exit::kStorage, "{}: cannot read the free space: {}", path, std::strerror(errno));
+  return uint64_t{info.f_bavail} * info.f_frsize;
+}
+
+}  // namespace mantissa

@@ -1,0 +1,68 @@
+// Safetensors files: u64 N (little-endian), N bytes of JSON {"name": {"dtype","shape","data_offsets":[begin,end]}, ...},
+// then the data. Format: https://github.com/huggingface/safetensors. Little-endian hosts only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/file.h"
+
+namespace mantissa::safetensors {
+
+inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;
+inline constexpr size_t kMaxRank = 8;
+
+// Bits of one element of a dtype by its name in the file ("F32", "BF16", "F8_E4M3", "F4", ...); 0 for an unknown name.
+int dtype_bits(std::string_view dtype);
+
+struct View {
+  std::string dtype;
+  std::vector<int64_t> shape;
+  std::span<const std::byte> bytes;  // may be unaligned: copy out, do not cast
+
+  int64_t elements() const;
+};
+
+using Metadata = std::map<std::string, std::string>;
+
+// Checks a whole image of a file: header within bounds, one JSON object, no key twice, known dtypes, rank <= kMaxRank, sizes
+// that match shape x dtype, offsets from 0 without hole, overlap or rest. Errors (Exit::kInput) name file and tensor.
+// Pickle, GGUF, LFS pointers, HTML and other known files are refused with a way out.
+class Reader {
+ public:
+  static Reader open(const std::string& path, Links links = Links::kFollow);
+  // Views point into `image`, which must outlive the reader.
+  static Reader parse(std::span<const std::byte> image, const std::string& name);
+
+  const std::map<std::string, View>& tensors() const { return tensors_; }
+  const Metadata& metadata() const { return metadata_; }
+  const std::string& name() const { return name_; }
+
+  const View* find(const std::string& tensor) const;  // nullptr when absent
+  const View& at(const std::string& tensor) const;    // absent: Exit::kInput with the nearest name
+
+ private:
+  MappedFile file_;
+  std::string name_;
+  std::map<std::string, View> tensors_;
+  Metadata metadata_;
+};
+
+struct Entry {
+  std::string name;
+  std::string dtype;
+  std::vector<int64_t> shape;
+  std::span<const std::byte> bytes;
+};
+
+// Writes atomically and durably. Order of the data: larger elements first, then by name, as Hugging Face's writer; the
+// header is padded with spaces so that data starts at a multiple of 8. Entries whose bytes do not match shape x dtype, and
+// two of one name, are Exit::kInternal.
+void write(const std::string& path, std::vector<Entry> entries, const Metadata& metadata = {{"format", "pt"}});
+
+}  // namespace mantissa::safetensors
