@@ -47,13 +47,14 @@ class LinearRecipe {
   virtual OperandSpec input_spec(Producer producer) const = 0;
   virtual OperandSpec grad_spec(Producer producer) const = 0;
 
-  // Quantized weight and scaling state. `bind_*` points an operand of this layer at the state its cast reads and writes.
+  // Quantized weight and scaling state. `bind_*`, called after allocate() in the same pass of the arena, points an operand
+  // of this layer at the state its cast reads and at its random stream.
   virtual void allocate(Arena& arena) = 0;
-  virtual void bind_input(Operand& x) const { (void)x; }
-  virtual void bind_grad(Operand& dy) const { (void)dy; }
+  virtual void bind_input(Operand& x) const = 0;
+  virtual void bind_grad(Operand& dy) const = 0;
 
   // Makes the forms of w[N,K] (BF16; F32 in recipe fp32) that fprop and dgrad read. Called in the first micro-batch of a
-  // step and before an evaluation; `w` must stay valid until the next call.
+  // step (Pass::kForward) and before an evaluation (Pass::kEvaluate, moves no state); `w` must stay valid until the next call.
   virtual void refresh_weight(Exec& exec, ConstTensor w) = 0;
 
   virtual void fprop(Exec& exec, Tensor y, const Operand& x, ConstTensor bias) = 0;           // y = x wᵀ + bias
@@ -61,11 +62,13 @@ class LinearRecipe {
   virtual void wgrad(Exec& exec, Tensor dw, const Operand& dy, const Operand& x, float beta) = 0;  // dw = dyᵀ x + beta dw
 
   // Scaling state moves: once after the forward, once after the backward of each training micro-batch; never in a replay
-  // or an evaluation. Returns a description of a non-finite amax, or "".
+  // or an evaluation. Casts up to end_backward() read the scales that their forward read, so a replay is bitwise equal; a
+  // micro-batch whose backward is left out calls end_backward() all the same.
+  // Returns a description of a non-finite amax ("layers.0.mlp.down_proj input: amax is inf, ..."), or "".
   virtual std::string end_forward() { return {}; }
   virtual std::string end_backward() { return {}; }
 
-  // Error of the weight's copy against w (for statistics); the input's and the gradient's are measured by the caller.
+  // The weight's copy, for statistics against w; the input's and the gradient's are measured by the caller. Null if none.
   virtual const Quantized* weight_form() const { return nullptr; }
   virtual RecipeInfo info() const = 0;
 
@@ -75,11 +78,11 @@ class LinearRecipe {
 
 // Options of all recipes; each recipe reads its own. Names and defaults are TransformerEngine's.
 struct RecipeOptions {
-  std::string format;                       // "hybrid" | "e4m3"; "" = the recipe's default
+  std::string format = "auto";              // FP8 recipes: "hybrid" (E4M3, gradients E5M2) | "e4m3"; auto = its default
   int64_t margin = 0;                       // fp8-delayed
   int64_t amax_history_len = 1024;          // fp8-delayed
   std::string amax_compute_algo = "max";    // fp8-delayed: "max" | "most_recent"
-  std::string scales;                       // fp8-tensorwise, fp8-blockwise: "pow2" | "fp32"; "" = the recipe's default
+  std::string scales = "auto";              // fp8-tensorwise, fp8-blockwise: "pow2" | "fp32"; auto = its default
   bool disable_rht = false;                 // nvfp4
   bool disable_stochastic_rounding = false; // nvfp4
   bool disable_2d_quantization = false;     // nvfp4
@@ -88,21 +91,37 @@ struct RecipeOptions {
   void describe(config::Fields& fields);
 };
 
+enum class Role : uint8_t { kInput, kWeight, kGrad };
+const char* name_of(Role role);  // "input" | "weight" | "grad"
+
 // One row per recipe.
 struct RecipeEntry {
   const char* name;
-  // The formats for a role, as `quantize` prints and probes them; empty forms for bf16 and fp32.
-  OperandSpec (*spec)(const RecipeOptions& options, const std::string& role);  // role: input | weight | grad
+  // Both copies of a tensor in full, as the recipe defines them (`quantize` writes these); empty forms for bf16 and fp32.
+  // A layer may store less: see LinearRecipe::input_spec().
+  OperandSpec (*spec)(const RecipeOptions& options, Role role);
   // Throws Exit::kUsage when the layer's dimensions or the options cannot be taken; m = tokens of a micro-batch.
   void (*check)(const RecipeOptions& options, const LinearSite& site, int64_t m);
   std::unique_ptr<LinearRecipe> (*make)(const RecipeOptions& options, const LinearSite& site);
   // Bits of the GEMM format: 32, 16, 8, 4 (floors and tables).
   int bits;
+  // Dtype of compute weights, activations and activation gradients.
+  DType compute;
+  // Names of the RecipeOptions that the recipe reads.
+  std::vector<const char*> options;
+  // Both dimensions of a tensor are multiples of this, or it cannot be quantized at all; 1 = any shape.
+  int64_t multiple;
   const char* summary;
 };
 
 const std::vector<RecipeEntry>& recipe_table();
 // Throws Exit::kUsage with the nearest name.
 const RecipeEntry& find_recipe(const std::string& name);
+
+// Throws Exit::kUsage for an option that differs from its default and that none of the recipes `in_use` reads.
+void refuse_unread_options(RecipeOptions options, const std::vector<const RecipeEntry*>& in_use);
+
+// "E4M3 1x32 E8M0", "E2M1 1x16 E4M3, RHT, SR": element, block, scale, and what is done before and in the cast.
+std::string str(const QuantFormat& format);
 
 }  // namespace mantissa

@@ -1,0 +1,29 @@
+// BF16 operands, FP32 accumulation: the baseline that other recipes are held against.
+#include "recipes/bf16/bf16.h"
+
+#include "recipes/plain_linear.h"
+
+namespace mantissa::bf16_recipe {
+namespace {
+
+OperandSpec spec(const RecipeOptions&, Role) { return {}; }
+void check_site(const RecipeOptions&, const LinearSite&, int64_t) {}
+std::unique_ptr<LinearRecipe> make(const RecipeOptions&, const LinearSite& site) {
+  return make_plain_linear("bf16", DType::kBF16, site);
+}
+
+}  // namespace
+
+RecipeEntry entry() {
+  return {.name = "bf16",
+          .spec = spec,
+          .check = check_site,
+          .make = make,
+          .bits = 16,
+          .compute = DType::kBF16,
+          .options = {},
+          .multiple = 1,
+          .summary = "BF16 operands, FP32 accumulation: the baseline"};
+}
+
+}  // namespace mantissa::bf16_recipe

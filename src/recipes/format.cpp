@@ -1,0 +1,64 @@
+#include "recipes/format.h"
+
+namespace mantissa {
+
+const char* name_of(Role role) {
+  switch (role) {
+    case Role::kInput: return "input";
+    case Role::kWeight: return "weight";
+    case Role::kGrad: return "grad";
+  }
+  return "?";
+}
+
+DType fp8_element(const RecipeOptions& options, Role role, const char* default_format) {
+  const std::string format = options.format == "auto" ? default_format : options.format;
+  check(format == "hybrid" || format == "e4m3", "format is {}, expected hybrid or e4m3", format);
+  return format == "hybrid" && role == Role::kGrad ? DType::kE5M2 : DType::kE4M3;
+}
+
+ScaleRule fp32_scale_rule(const RecipeOptions& options, const char* default_scales) {
+  const std::string scales = options.scales == "auto" ? default_scales : options.scales;
+  check(scales == "pow2" || scales == "fp32", "scales is {}, expected pow2 or fp32", scales);
+  return scales == "pow2" ? ScaleRule::kCurrentPow2 : ScaleRule::kCurrent;
+}
+
+bool same_codes(const OperandSpec& spec) {
+  return spec.rowwise && spec.columnwise && *spec.rowwise == *spec.columnwise && spec.rowwise->blocking != Blocking::kRow &&
+         !spec.rowwise->stochastic;
+}
+
+void check_dimensions(const char* recipe, const LinearSite& site, int64_t m, const DimensionRule& rule) {
+  const auto feature = [&](const char* what, int64_t found, int64_t multiple) {
+    if (found % multiple != 0)
+      fail(Exit::kUsage, "{}: {} has {} {}, expected a multiple of {}; give it recipe bf16 in precision.rules", recipe,
+           site.name, what, found, multiple);
+  };
+  feature("in_features", site.k, rule.in_features);
+  feature("out_features", site.n, rule.out_features);
+  if (m % rule.tokens != 0)
+    fail(Exit::kUsage,
+         "{}: {} gets {} tokens a micro-batch, expected a multiple of {}; change data.sequence_length or batch.micro_batch",
+         recipe, site.name, m, rule.tokens);
+}
+
+std::string str(const QuantFormat& format) {
+  std::string text = format.element == DType::kE4M3 ? "E4M3" : format.element == DType::kE5M2 ? "E5M2" : "E2M1";
+  switch (format.blocking) {
+    case Blocking::kTensor: text += " tensor"; break;
+    case Blocking::kRow: text += fmt::format(" 1x{}", format.block); break;
+    case Blocking::kTile: text += fmt::format(" {}x{}", format.block, format.block); break;
+  }
+  switch (format.rule) {
+    case ScaleRule::kGiven: text += " FP32 delayed"; break;
+    case ScaleRule::kCurrent: text += " FP32"; break;
+    case ScaleRule::kCurrentPow2: text += " pow2"; break;
+    case ScaleRule::kE8M0: text += " E8M0"; break;
+    case ScaleRule::kNvfp4: text += " E4M3"; break;
+  }
+  if (format.hadamard) text += ", RHT";
+  if (format.stochastic) text += ", SR";
+  return text;
+}
+
+}  // namespace mantissa

@@ -1,0 +1,30 @@
+// Formats that recipe folders are stated in, and the rules of dimensions that they share.
+#pragma once
+
+#include "recipes/recipe.h"
+
+namespace mantissa {
+
+// The FP8 element of a role under options.format. hybrid: E4M3 forward, E5M2 gradients.
+DType fp8_element(const RecipeOptions& options, Role role, const char* default_format);
+// options.scales with "auto" resolved.
+ScaleRule fp32_scale_rule(const RecipeOptions& options, const char* default_scales);
+
+// The same format for both copies.
+inline OperandSpec both_copies(const QuantFormat& format) {
+  return {.rowwise = format, .columnwise = format, .high = false};
+}
+
+// Whether the two copies of a tensor hold the same codes and scales, one transposed.
+bool same_codes(const OperandSpec& spec);
+
+// What the dimensions of a layer must be multiples of.
+struct DimensionRule {
+  int64_t tokens = 1, out_features = 1, in_features = 1;
+};
+// numerics.md 7.6, FP8 with one scale or 128-blocks: tokens and out_features % 8, in_features % 16.
+inline constexpr DimensionRule kFp8Dimensions{.tokens = 8, .out_features = 8, .in_features = 16};
+// Throws Exit::kUsage naming the layer, what was found and expected, and the way out.
+void check_dimensions(const char* recipe, const LinearSite& site, int64_t m, const DimensionRule& rule);
+
+}  // namespace mantissa

@@ -1,0 +1,45 @@
+// FP8 with a scale per 1x128 block of activations and gradients and per 128x128 block of weights (TransformerEngine:
+// Float8BlockScaling). docs/numerics.md 5A.
+#include "recipes/fp8_blockwise/fp8_blockwise.h"
+
+#include "recipes/format.h"
+#include "recipes/quantized_linear.h"
+
+namespace mantissa::fp8_blockwise_recipe {
+namespace {
+
+constexpr const char* kName = "fp8-blockwise";
+
+OperandSpec spec(const RecipeOptions& options, Role role) {
+  return both_copies({.element = fp8_element(options, role, "e4m3"),
+                      .rule = fp32_scale_rule(options, "pow2"),
+                      .blocking = role == Role::kWeight ? Blocking::kTile : Blocking::kRow,
+                      .block = 128});
+}
+
+void check_site(const RecipeOptions&, const LinearSite& site, int64_t m) {
+  check_dimensions(kName, site, m, kFp8Dimensions);
+}
+
+std::unique_ptr<LinearRecipe> make(const RecipeOptions& options, const LinearSite& site) {
+  return std::make_unique<QuantizedLinear>(kName, site,
+                                           LinearFormats{.input = spec(options, Role::kInput),
+                                                         .weight = spec(options, Role::kWeight),
+                                                         .grad = spec(options, Role::kGrad)});
+}
+
+}  // namespace
+
+RecipeEntry entry() {
+  return {.name = kName,
+          .spec = spec,
+          .check = check_site,
+          .make = make,
+          .bits = 8,
+          .compute = DType::kBF16,
+          .options = {"format", "scales"},
+          .multiple = 1,
+          .summary = "FP8, scales per 1x128 (activations) and 128x128 (weights)"};
+}
+
+}  // namespace mantissa::fp8_blockwise_recipe

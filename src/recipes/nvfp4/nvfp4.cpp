@@ -1,0 +1,54 @@
+// FP4 with an E4M3 scale per 16 elements and an FP32 scale a tensor (TransformerEngine: NVFP4BlockScaling). Weights share a
+// scale per 16x16; gradients round stochastically; what wgrad contracts is rotated by a random Hadamard transform along
+// the tokens first, which cancels in the product. docs/numerics.md 6.
+#include "recipes/nvfp4/nvfp4.h"
+
+#include "recipes/format.h"
+#include "recipes/quantized_linear.h"
+
+namespace mantissa::nvfp4_recipe {
+namespace {
+
+constexpr const char* kName = "nvfp4";
+constexpr int kBlock = 16;
+
+OperandSpec spec(const RecipeOptions& options, Role role) {
+  const bool weight = role == Role::kWeight;
+  OperandSpec copies = both_copies(
+      {.element = DType::kE2M1,
+       .rule = ScaleRule::kNvfp4,
+       .blocking = weight && !options.disable_2d_quantization ? Blocking::kTile : Blocking::kRow,
+       .block = kBlock,
+       .stochastic = role == Role::kGrad && !options.disable_stochastic_rounding});
+  copies.columnwise->hadamard = !weight && !options.disable_rht;
+  return copies;
+}
+
+void check_site(const RecipeOptions&, const LinearSite& site, int64_t m) {
+  check_dimensions(kName, site, m, {.tokens = kBlock, .out_features = kBlock, .in_features = kBlock});
+}
+
+std::unique_ptr<LinearRecipe> make(const RecipeOptions& options, const LinearSite& site) {
+  const ProducerRule producers = options.disable_rht ? ProducerRule::kActivationAmax : ProducerRule::kRounded;
+  return std::make_unique<QuantizedLinear>(kName, site,
+                                           LinearFormats{.input = spec(options, Role::kInput),
+                                                         .weight = spec(options, Role::kWeight),
+                                                         .grad = spec(options, Role::kGrad),
+                                                         .producers = producers});
+}
+
+}  // namespace
+
+RecipeEntry entry() {
+  return {.name = kName,
+          .spec = spec,
+          .check = check_site,
+          .make = make,
+          .bits = 4,
+          .compute = DType::kBF16,
+          .options = {"disable_rht", "disable_stochastic_rounding", "disable_2d_quantization"},
+          .multiple = kBlock,
+          .summary = "FP4, E4M3 scales per 16 elements, stochastic gradients, rotated wgrad"};
+}
+
+}  // namespace mantissa::nvfp4_recipe
