@@ -1,0 +1,69 @@
+#include "ops/attention.h"
+
+#include "ops/cpu/attention.h"
+
+namespace mantissa {
+namespace {
+
+void check_like(const char* op, const char* name, const ConstTensor& t, DType dtype, const Shape& shape, const char* why) {
+  if (t.data && t.dtype == dtype && t.shape == shape) return;
+  fail(Exit::kInternal, "{}: {} is {}, expected {}{} ({})", op, name, t.str(), name_of(dtype), shape.str(), why);
+}
+
+void check_args(const char* op, const ConstTensor& qkv, const ConstTensor& out, const ConstTensor& lse,
+                const ConstTensor& segments, const HeadLayout& layout, float scale) {
+  check(layout.kv_heads > 0 && layout.heads > 0 && layout.heads % layout.kv_heads == 0,
+        "{}: {} heads, expected a multiple of {} kv heads", op, layout.heads, layout.kv_heads);
+  check(layout.head_dim > 0, "{}: head_dim is {}", op, layout.head_dim);
+  check(scale > 0, "{}: scale is {}, expected a positive number", op, scale);
+  if (qkv.dtype != DType::kBF16 && qkv.dtype != DType::kF32)
+    fail(Exit::kInternal, "{}: qkv is {}, expected bf16 or f32", op, qkv.str());
+  const int64_t tokens = qkv.rows();
+  check_like(op, "qkv", qkv, qkv.dtype, {tokens, layout.qkv_cols()}, "[T, (N + 2 KV) D]");
+  check_like(op, "out", out, qkv.dtype, {tokens, layout.heads * layout.head_dim}, "[T, N D], dtype of qkv");
+  check_like(op, "lse", lse, DType::kF32, {layout.heads, tokens}, "[N, T]");
+  if (!segments.data || segments.dtype != DType::kI32 || segments.shape.rank() != 1 || segments.dim(0) < 1)
+    fail(Exit::kInternal, "{}: segments is {}, expected i32[S+1]", op, segments.str());
+  const auto* s = static_cast<const int32_t*>(segments.data);
+  const int64_t count = segments.dim(0) - 1;
+  check(s[0] == 0 && s[count] == tokens, "{}: segments go from {} to {}, expected 0 to {} (T of qkv)", op, s[0], s[count],
+        tokens);
+  for (int64_t i = 0; i < count; ++i)
+    check(s[i] <= s[i + 1], "{}: segments[{}] is {}, after {}: expected ascending offsets", op, i + 1, s[i + 1], s[i]);
+}
+
+template <class E>
+AttentionJob<E> job_of(const ConstTensor& qkv, const ConstTensor& segments, const HeadLayout& layout, float scale) {
+  return {.qkv = qkv.as<E>(), .segments = segments.as<int32_t>(), .segment_count = segments.dim(0) - 1,
+          .tokens = qkv.rows(), .layout = layout, .scale = scale};
+}
+
+}  // namespace
+
+void attention_fwd(Exec& exec, Tensor out, Tensor lse, ConstTensor qkv, ConstTensor segments, const HeadLayout& layout,
+                   float scale) {
+  check_args("attention_fwd", qkv, out, lse, segments, layout, scale);
+  const auto run = [&]<class E>(E) {
+    AttentionJob<E> job = job_of<E>(qkv, segments, layout, scale);
+    job.out = out.as<E>(), job.lse = lse.as<float>();
+    MANTISSA_CPU_CALL(exec, attention_fwd, exec, job);
+  };
+  qkv.dtype == DType::kBF16 ? run(bf16{}) : run(float{});
+}
+
+void attention_bwd(Exec& exec, Tensor dqkv, ConstTensor dout, ConstTensor qkv, ConstTensor out, ConstTensor lse,
+                   ConstTensor segments, const HeadLayout& layout, float scale) {
+  const char* op = "attention_bwd";
+  check_args(op, qkv, out, lse, segments, layout, scale);
+  check_like(op, "dqkv", dqkv, qkv.dtype, qkv.shape, "as qkv");
+  check_like(op, "dout", dout, qkv.dtype, out.shape, "as out");
+  const auto run = [&]<class E>(E) {
+    AttentionJob<E> job = job_of<E>(qkv, segments, layout, scale);
+    job.out = const_cast<E*>(out.as<E>()), job.lse = const_cast<float*>(lse.as<float>());
+    job.dout = dout.as<E>(), job.dqkv = dqkv.as<E>();
+    MANTISSA_CPU_CALL(exec, attention_bwd, exec, job);
+  };
+  qkv.dtype == DType::kBF16 ? run(bf16{}) : run(float{});
+}
+
+}  // namespace mantissa
