@@ -1,0 +1,50 @@
+// A matrix product as the CPU kernels see it: plain data, checked and normalised by ops/gemm_problem.cpp.
+#pragma once
+
+#include <cstdint>
+
+#include "numerics/inline.h"
+#include "tensor/dtype.h"
+
+namespace mantissa {
+
+// Arithmetic of the micro-kernel: what panels hold. Accumulation is FP32 in both.
+enum class GemmMath : uint8_t { kF32, kBF16 };
+
+// Where the scales of quantized sides enter.
+enum class GemmScaling : uint8_t {
+  kNone,    // plain sides, or per-tensor scales folded into alpha
+  kInside,  // panels hold code x block scale: powers of two, or E4M3 scales of E2M1 codes; exact
+  kBlock,   // panels hold codes; FP32 scales enter after each 128 of K
+};
+
+// One side in memory, [outer, k] or, transposed, [k, outer]; "row" and "col" below are those of the data as stored.
+struct GemmOperand {
+  const void* data;
+  DType dtype;          // F32, BF16, or codes
+  bool transposed;
+  int64_t outer, k;
+  const void* scales;   // block scales, null without
+  DType scale_dtype;    // F32, E8M0 or E4M3
+  int64_t scale_rows;   // data rows that share a scale: 1 or the block
+  int64_t scale_cols;   // data columns that share a scale
+  int64_t scale_stride; // scales of a row of blocks
+
+  MANTISSA_HD int64_t cols() const { return transposed ? outer : k; }
+};
+
+// c[M,N] = alpha * a · bᵀ + bias + c_old if `accumulate`.
+struct GemmProblem {
+  GemmOperand a, b;
+  GemmMath math;
+  GemmScaling scaling;
+  float alpha;
+  int64_t m, n, k;
+  void* c;
+  DType c_dtype;
+  const void* bias;  // [N] or null
+  DType bias_dtype;
+  bool accumulate;
+};
+
+}  // namespace mantissa
