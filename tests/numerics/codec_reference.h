@@ -1,0 +1,53 @@
+// An independent, slow description of an element format: all its values, and where rounding to nearest even changes code.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+namespace mantissa::test {
+
+struct ElementFormat {
+  int exponent_bits, mantissa_bits, bias;
+  uint32_t largest;  // code of the largest finite magnitude
+  uint32_t nan;      // code that NaN becomes
+
+  int magnitude_bits() const { return exponent_bits + mantissa_bits; }
+  double value(uint32_t magnitude) const {
+    const uint32_t exponent = magnitude >> mantissa_bits, fraction = magnitude & ((1u << mantissa_bits) - 1);
+    const double unit = std::ldexp(1.0, 1 - bias - mantissa_bits);
+    if (exponent == 0) return fraction * unit;
+    return std::ldexp((1u << mantissa_bits) + fraction, static_cast<int>(exponent) - bias - mantissa_bits);
+  }
+  // The code nearest to |x|, ties to even, by search over all codes.
+  uint32_t nearest(double magnitude) const {
+    if (magnitude >= value(largest)) return largest;
+    uint32_t best = 0;
+    for (uint32_t code = 1; code <= largest; ++code) {
+      const double here = std::abs(value(code) - magnitude), there = std::abs(value(best) - magnitude);
+      if (here < there || (here == there && code % 2 == 0)) best = code;
+    }
+    return best;
+  }
+  uint32_t encode(float x) const {
+    if (std::isnan(x)) return nan;
+    const uint32_t sign = std::signbit(x) ? 1u << magnitude_bits() : 0u;
+    return sign | nearest(std::abs(static_cast<double>(x)));
+  }
+  // first_bits()[c]: bits of the smallest float magnitude that rounds to code c or above.
+  std::vector<uint32_t> first_bits() const {
+    std::vector<uint32_t> first{0};
+    for (uint32_t code = 1; code <= largest; ++code) {
+      const double middle = (value(code - 1) + value(code)) / 2;  // a float exactly
+      first.push_back(std::bit_cast<uint32_t>(static_cast<float>(middle)) + (code % 2 == 0 ? 0u : 1u));
+    }
+    return first;
+  }
+};
+
+inline constexpr ElementFormat kE4M3Format{4, 3, 7, 0x7e, 0x7f};
+inline constexpr ElementFormat kE5M2Format{5, 2, 15, 0x7b, 0x7f};
+inline constexpr ElementFormat kE2M1Format{2, 1, 1, 7, 7};
+
+}  // namespace mantissa::test
