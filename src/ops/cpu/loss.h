@@ -1,0 +1,22 @@
+// CPU kernel of loss.h.
+#pragma once
+
+#include "ops/cpu/dispatch.h"
+
+namespace mantissa {
+
+struct CrossEntropy {
+  int64_t rows, cols;  // R, V
+  DType type;
+  void* logits;           // [R,V], overwritten by the gradient when grad_scale != 0
+  const int32_t* labels;  // [R]
+  float grad_scale, z_weight;
+  double* loss;  // [R] written: -log p(label), 0 for an ignored row
+  double* lse;   // [R] written: log of the sum of exponentials, 0 for an ignored row
+};
+
+constexpr int32_t kIgnoredLabel = -100;
+
+MANTISSA_CPU_KERNEL(void cross_entropy(const CrossEntropy& a))
+
+}  // namespace mantissa

@@ -1,0 +1,45 @@
+#include "ops/loss.h"
+
+#include <algorithm>
+
+#include "ops/cpu/loss.h"
+#include "ops/expect.h"
+
+namespace mantissa {
+
+void cross_entropy(Exec& exec, LossSums& sums, Tensor logits, ConstTensor labels, float grad_scale, float z_weight) {
+  check(logits.shape.rank() == 2, "cross_entropy: logits is {}, expected [R,V]", logits.str());
+  const int64_t rows = logits.dim(0), vocab = logits.dim(1);
+  expect_float("cross_entropy", "logits", logits, logits.shape, "R, V");
+  expect("cross_entropy", "labels", labels, DType::kI32, {rows}, "R of logits");
+  const int32_t* label = labels.as<int32_t>();
+  for (int64_t r = 0; r < rows; ++r) {
+    check(label[r] == kIgnoredLabel || (label[r] >= 0 && label[r] < vocab),
+          "cross_entropy: labels[{}] is {}, expected 0 to {} or {}", r, label[r], vocab - 1, kIgnoredLabel);
+    sums.valid += label[r] != kIgnoredLabel;
+  }
+  // Rows are summed in order, so the sums do not depend on the number of threads.
+  const int64_t most = exec.shared_scratch_bytes() / int64_t{2 * sizeof(double)};
+  check(rows == 0 || most > 0, "cross_entropy: {} bytes of shared scratch, expected 16 or more",
+        exec.shared_scratch_bytes());
+  auto* loss = reinterpret_cast<double*>(exec.shared_scratch());
+  for (int64_t begin = 0; begin < rows; begin += most) {
+    const int64_t n = std::min(most, rows - begin);
+    const CrossEntropy args{.rows = n,
+                            .cols = vocab,
+                            .type = logits.dtype,
+                            .logits = logits.slice(begin, n).data,
+                            .labels = label + begin,
+                            .grad_scale = grad_scale,
+                            .z_weight = z_weight,
+                            .loss = loss,
+                            .lse = loss + n};
+    MANTISSA_CPU_CALL(exec, cross_entropy, args);
+    for (int64_t r = 0; r < n; ++r) {
+      sums.loss += args.loss[r];
+      sums.z += args.lse[r] * args.lse[r];
+    }
+  }
+}
+
+}  // namespace mantissa
