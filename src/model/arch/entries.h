@@ -1,0 +1,26 @@
+// The rows of the architecture table, and what the rotary family (Llama, Qwen2, Qwen3) shares.
+#pragma once
+
+#include "model/arch/arch.h"
+
+namespace mantissa {
+
+ArchEntry gpt2_entry();
+ArchEntry llama_entry();
+ArchEntry qwen2_entry();
+ArchEntry qwen3_entry();
+
+// Keys that Llama, Qwen2 and Qwen3 share; accepts rope_theta + rope_scaling and rope_parameters.
+ModelConfig rotary_config_from_hf(const nlohmann::json& config, const char* arch);
+// model.embed_tokens, model.layers.{i}..., model.norm, lm_head.
+std::vector<ParamSpec> rotary_params(const ModelConfig& config, const ArchTraits& traits);
+
+// config.json access that names the key in errors (Exit::kInput).
+int64_t hf_integer(const nlohmann::json& config, const char* key);
+int64_t hf_integer_or(const nlohmann::json& config, const char* key, int64_t otherwise);
+double hf_number_or(const nlohmann::json& config, const char* key, double otherwise);
+bool hf_boolean_or(const nlohmann::json& config, const char* key, bool otherwise);
+// Fails unless config[key] is absent, null or equal to `only`.
+void hf_require(const nlohmann::json& config, const char* key, const nlohmann::json& only);
+
+}  // namespace mantissa

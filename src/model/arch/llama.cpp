@@ -1,0 +1,22 @@
+// Llama 2 and 3: RMSNorm, SwiGLU, rotary positions, grouped queries, no biases.
+#include <nlohmann/json.hpp>
+
+#include "model/arch/entries.h"
+
+namespace mantissa {
+namespace {
+
+constexpr ArchTraits kTraits = ArchTraits{.free_head_dim = true};
+
+ModelConfig from_hf(const nlohmann::json& config) {
+  hf_require(config, "attention_bias", false);
+  return rotary_config_from_hf(config, "llama");
+}
+
+std::vector<ParamSpec> params(const ModelConfig& config) { return rotary_params(config, kTraits); }
+
+}  // namespace
+
+ArchEntry llama_entry() { return {"llama", "LlamaForCausalLM", kTraits, from_hf, params}; }
+
+}  // namespace mantissa

@@ -1,0 +1,28 @@
+#include "base/error.h"
+#include "model/arch/arch.h"
+#include "model/arch/entries.h"
+
+namespace mantissa {
+
+const std::vector<ArchEntry>& arch_table() {
+  static const std::vector<ArchEntry> table = {gpt2_entry(), llama_entry(), qwen2_entry(), qwen3_entry()};
+  return table;
+}
+
+std::vector<std::string> arch_names() {
+  std::vector<std::string> names;
+  for (const ArchEntry& entry : arch_table()) names.emplace_back(entry.name);
+  return names;
+}
+
+const ArchEntry& find_arch(const std::string& name) {
+  for (const ArchEntry& entry : arch_table())
+    if (name == entry.name) return entry;
+  const std::string near = config::nearest(name, arch_names());
+  fail(Exit::kUsage, "model type {}: not supported{}; gpt2, llama, qwen2 and qwen3 are", name,
+       near.empty() ? "" : ", did you mean " + near + "?");
+}
+
+std::string param_names::layer(int64_t index, const std::string& leaf) { return fmt::format("layers.{}.{}", index, leaf); }
+
+}  // namespace mantissa

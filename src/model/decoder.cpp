@@ -1,0 +1,170 @@
+#include "model/decoder.h"
+
+#include <cstring>
+
+#include "base/error.h"
+#include "ops/elementwise.h"
+#include "ops/embedding.h"
+#include "ops/quantize.h"
+
+namespace mantissa {
+namespace {
+
+constexpr int64_t kLogitsBytes = int64_t{64} << 20;  // bound of one chunk of logits
+
+Linear make_head(const ModelConfig& model, const PrecisionConfig& precision, const ParamStore& params) {
+  const int weight = params.find(model.tie_word_embeddings ? param_names::kEmbedding : param_names::kHead);
+  const LinearSite site{"head", model.vocab_size, model.hidden_size, static_cast<uint32_t>(model.num_hidden_layers * 16)};
+  const RecipeEntry& recipe = precision.recipe_of("head", -1, model.num_hidden_layers);
+  return Linear(site, recipe.make(precision.options, site), weight, -1);
+}
+
+void check_layer(const PrecisionConfig& precision, const ModelConfig& model, const Linear& linear, int64_t index, int64_t m) {
+  precision.recipe_of(linear.name(), index, model.num_hidden_layers)
+      .check(precision.options, {linear.name(), linear.out_features(), linear.in_features(), 0}, m);
+}
+
+}  // namespace
+
+Decoder::Decoder(const ModelConfig& model, const PrecisionConfig& precision, const ParamStore& params, int64_t tokens,
+                 int64_t sequence_length)
+    : model_(model),
+      traits_(find_arch(model.arch).traits),
+      dtype_(params.compute_dtype()),
+      tokens_(tokens),
+      sequence_length_(sequence_length),
+      norm_producer_(precision.fuses_norm() ? Producer::kFusedNorm : Producer::kPlain),
+      embedding_(params.find(param_names::kEmbedding)),
+      final_norm_(traits_.norm, model.norm_eps, params.find("final_norm.weight"),
+                  traits_.norm == NormKind::kLayer ? params.find("final_norm.bias") : -1),
+      head_(make_head(model, precision, params)) {
+  if (!traits_.rope) {
+    positions_ = params.find(param_names::kPositions);
+    if (sequence_length > model.max_position_embeddings)
+      fail(Exit::kUsage, "data.sequence_length: {} exceeds the model's {} learned positions", sequence_length,
+           model.max_position_embeddings);
+  }
+  for (int64_t i = 0; i < model.num_hidden_layers; ++i) {
+    blocks_.push_back(std::make_unique<Block>(model, precision, params, i));
+    for (const Linear* linear : blocks_.back()->linears()) check_layer(precision, model, *linear, i, tokens);
+  }
+  // Chunks of equal size, each a multiple of 128 rows where it is not the whole.
+  const int64_t row_bytes = bytes_of(dtype_, model.vocab_size);
+  chunks_ = {tokens, 1};
+  while (chunks_.rows * row_bytes > kLogitsBytes && chunks_.rows % 256 == 0) chunks_ = {chunks_.rows / 2, chunks_.count * 2};
+  check_layer(precision, model, head_, -1, chunks_.rows);
+}
+
+std::vector<Linear*> Decoder::linears() {
+  std::vector<Linear*> all;
+  for (auto& block : blocks_)
+    for (Linear* linear : block->linears()) all.push_back(linear);
+  all.push_back(&head_);
+  return all;
+}
+
+void Decoder::allocate(Arena& arena, Recompute recompute) {
+  const int64_t t = tokens_, h = model_.hidden_size;
+  const char* purpose = "activations";
+  for (Linear* linear : linears()) linear->allocate(arena);
+  if (traits_.rope) cos_sin_ = arena.tensor("tables", DType::kF32, {sequence_length_, model_.head_dim});
+  delta_ = arena.tensor(purpose, dtype_, {t, h});
+  x_final_ = arena.tensor(purpose, dtype_, {t, h});
+  final_stats_ = final_norm_.make_stats(arena, t);
+  dh_ = arena.tensor("activation gradients", dtype_, {t, h});
+  dfinal_ = arena.tensor("activation gradients", dtype_, {t, h});
+  head_in_ = head_.make_input(norm_producer_, chunks_.rows, dtype_, arena, arena);
+  logits_ = arena.tensor("logits", dtype_, {chunks_.rows, model_.vocab_size});
+  dlogits_ = head_.make_grad(Producer::kPlain, chunks_.rows, dtype_, arena, logits_);
+  regions_.forward.within(arena, [&] {
+    regions_.backward.within(arena, [&] {
+      for (auto& block : blocks_) block->allocate(arena, regions_, t, recompute, dh_);
+    });
+  });
+}
+
+void Decoder::fill_tables() {
+  if (traits_.rope) fill_rope_table(model_, cos_sin_);
+}
+
+void Decoder::refresh_weights(StepContext& context) {
+  for (Linear* linear : linears()) linear->refresh_weight(context);
+}
+
+void Decoder::forward(StepContext& c) {
+  check(c.ids.count() == tokens_, "decoder: micro-batch of {} tokens, planned for {}", c.ids.count(), tokens_);
+  c.cos_sin = cos_sin_;
+  embedding_fwd(c.exec, blocks_.front()->input(), c.ids, c.params.weight(embedding_), c.positions,
+                positions_ < 0 ? ConstTensor{} : c.params.weight(positions_));
+  check_finite(c, blocks_.front()->input(), "embedding output");
+  ConstTensor previous;
+  for (auto& block : blocks_) {
+    block->forward(c, previous, delta_);
+    previous = block->mid();
+  }
+  add(c.exec, x_final_, previous, delta_);
+  check_finite(c, x_final_, "final residual");
+}
+
+void Decoder::head_forward(StepContext& c, int64_t chunk) {
+  const int64_t begin = chunk * chunks_.rows, rows = chunks_.rows;
+  NormStats stats = final_stats_;
+  stats.rstd = stats.rstd.slice(begin, rows);
+  if (stats.mean) stats.mean = stats.mean.slice(begin, rows);
+  final_norm_.forward(c, head_in_, stats, x_final_.slice(begin, rows));
+  head_.forward(c, logits_, head_in_);
+}
+
+std::string Decoder::forward_backward(StepContext& c, LossSums& sums, float grad_scale, float z_weight) {
+  forward(c);
+  // Head and loss, chunk by chunk: the whole of the logits never exists.
+  const int64_t token_offset = c.exec.token_offset;
+  std::vector<TensorError>* errors = c.errors;
+  for (int64_t i = 0; i < chunks_.count; ++i) {
+    const int64_t begin = i * chunks_.rows;
+    c.exec.token_offset = token_offset + begin;
+    c.errors = i == 0 ? errors : nullptr;
+    head_forward(c, i);
+    cross_entropy(c.exec, sums, logits_, c.labels.slice(begin, chunks_.rows), grad_scale, z_weight);
+    dlogits_.high = logits_;
+    if (dlogits_.rowwise || dlogits_.columnwise) quantize(c.exec, dlogits_);
+    head_.backward(c, dfinal_.slice(begin, chunks_.rows), dlogits_, head_in_);
+  }
+  c.exec.token_offset = token_offset;
+  c.errors = errors;
+  std::string trouble;
+  const auto note = [&trouble](const std::string& what) {
+    if (trouble.empty()) trouble = what;
+  };
+  for (Linear* linear : linears()) note(linear->recipe().end_forward());
+
+  final_norm_.backward(c, dh_, dfinal_, x_final_, final_stats_, {});
+  for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) (*block)->backward(c, dh_, delta_);
+  for (const int id : {embedding_, positions_})
+    if (id >= 0 && c.params.take_beta(id) == 0) std::memset(c.params.grad(id).data, 0, static_cast<size_t>(c.params.grad(id).bytes()));
+  embedding_bwd(c.exec, c.params.grad(embedding_), positions_ < 0 ? Tensor{} : c.params.grad(positions_), dh_, c.ids,
+                c.positions);
+  for (Linear* linear : linears()) note(linear->recipe().end_backward());
+  return trouble;
+}
+
+void Decoder::evaluate(StepContext& c, LossSums& sums) {
+  PassScope evaluation(c.exec, Pass::kEvaluate);
+  forward(c);
+  for (int64_t i = 0; i < chunks_.count; ++i) {
+    head_forward(c, i);
+    check_finite(c, logits_, "logits");
+    cross_entropy(c.exec, sums, logits_, c.labels.slice(i * chunks_.rows, chunks_.rows), 0, 0);
+  }
+}
+
+void Decoder::logits(StepContext& c, Tensor out) {
+  PassScope evaluation(c.exec, Pass::kEvaluate);
+  forward(c);
+  for (int64_t i = 0; i < chunks_.count; ++i) {
+    head_forward(c, i);
+    cast(c.exec, out.slice(i * chunks_.rows, chunks_.rows), logits_);
+  }
+}
+
+}  // namespace mantissa

@@ -1,0 +1,42 @@
+// Dimensions and traits of a model; names are Hugging Face's.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/config.h"
+#include "ops/rope.h"
+
+namespace mantissa {
+
+// Llama 3's frequency scaling (factor 1 = none): Hugging Face rope_type "llama3".
+struct RopeScaling {
+  std::string type = "default";
+  double factor = 1, low_freq_factor = 1, high_freq_factor = 4;
+  int64_t original_max_position_embeddings = 8192;
+};
+
+struct ModelConfig {
+  std::string arch = "qwen3";  // a row of arch_table()
+  int64_t vocab_size = 256;
+  int64_t hidden_size = 256;
+  int64_t intermediate_size = 768;
+  int64_t num_hidden_layers = 6;
+  int64_t num_attention_heads = 4;
+  int64_t num_key_value_heads = 2;
+  int64_t head_dim = 0;  // 0: hidden_size / num_attention_heads
+  int64_t max_position_embeddings = 2048;
+  bool tie_word_embeddings = true;
+  double norm_eps = 1e-6;
+  double rope_theta = 10000;
+  RopeScaling rope_scaling;
+  double initializer_range = 0.02;
+
+  void describe(config::Fields& fields);
+  // Fills derived values and throws Exit::kUsage when dimensions contradict each other.
+  void resolve();
+
+  HeadLayout heads() const { return {num_attention_heads, num_key_value_heads, head_dim}; }
+};
+
+}  // namespace mantissa

@@ -1,0 +1,41 @@
+// Which layer runs under which recipe.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "model/param.h"
+#include "recipes/recipe.h"
+
+namespace mantissa {
+
+// Layers whose name matches `match` get `recipe`; * matches anything, {a,b} one of a list, negative layer indexes count
+// from the end: "layers.{0,-1}.*".
+struct PrecisionRule {
+  std::string match, recipe;
+};
+
+struct PrecisionConfig {
+  std::string weights = "fp32";     // fp32 | bf16 | bf16-sr
+  std::string recipe = "bf16";      // a row of recipe_table()
+  std::string scope = "linear";     // linear | linear+logits | linear+logits+norm
+  std::string path = "auto";        // auto | native | emulated
+  RecipeOptions options;
+  std::vector<PrecisionRule> rules;  // the last match wins
+
+  void describe(config::Fields& fields);
+  // Throws Exit::kUsage for names and combinations that cannot run, Exit::kUnavailable for path: native where there is none.
+  void validate() const;
+
+  WeightMode weight_mode() const;
+  bool covers_logits() const { return scope != "linear"; }
+  bool fuses_norm() const { return scope == "linear+logits+norm"; }
+  // The recipe of a layer: "layers.3.mlp.down" (index 3 of `layers`) or "head" (index -1).
+  const RecipeEntry& recipe_of(const std::string& layer, int64_t index, int64_t layers) const;
+};
+
+// True if `pattern` (with * and {a,b}) matches all of `name`.
+bool glob_match(std::string_view pattern, std::string_view name);
+
+}  // namespace mantissa
