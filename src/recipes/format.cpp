@@ -4,9 +4,12 @@ namespace mantissa {
 
 const char* name_of(Role role) {
   switch (role) {
-    case Role::kInput: return "input";
-    case Role::kWeight: return "weight";
-    case Role::kGrad: return "grad";
+    case Role::kInput:
+      return "input";
+    case Role::kWeight:
+      return "weight";
+    case Role::kGrad:
+      return "grad";
   }
   return "?";
 }
@@ -24,8 +27,8 @@ ScaleRule fp32_scale_rule(const RecipeOptions& options, const char* default_scal
 }
 
 bool same_codes(const OperandSpec& spec) {
-  return spec.rowwise && spec.columnwise && *spec.rowwise == *spec.columnwise && spec.rowwise->blocking != Blocking::kRow &&
-         !spec.rowwise->stochastic;
+  return spec.rowwise && spec.columnwise && *spec.rowwise == *spec.columnwise &&
+         spec.rowwise->blocking != Blocking::kRow && !spec.rowwise->stochastic;
 }
 
 void check_dimensions(const char* recipe, const LinearSite& site, int64_t m, const DimensionRule& rule) {
@@ -38,23 +41,40 @@ void check_dimensions(const char* recipe, const LinearSite& site, int64_t m, con
   feature("out_features", site.n, rule.out_features);
   if (m % rule.tokens != 0)
     fail(Exit::kUsage,
-         "{}: {} gets {} tokens a micro-batch, expected a multiple of {}; change data.sequence_length or batch.micro_batch",
+         "{}: {} gets {} tokens a micro-batch, expected a multiple of {}; change data.sequence_length or "
+         "batch.micro_batch",
          recipe, site.name, m, rule.tokens);
 }
 
 std::string str(const QuantFormat& format) {
   std::string text = format.element == DType::kE4M3 ? "E4M3" : format.element == DType::kE5M2 ? "E5M2" : "E2M1";
   switch (format.blocking) {
-    case Blocking::kTensor: text += " tensor"; break;
-    case Blocking::kRow: text += fmt::format(" 1x{}", format.block); break;
-    case Blocking::kTile: text += fmt::format(" {}x{}", format.block, format.block); break;
+    case Blocking::kTensor:
+      text += " tensor";
+      break;
+    case Blocking::kRow:
+      text += fmt::format(" 1x{}", format.block);
+      break;
+    case Blocking::kTile:
+      text += fmt::format(" {}x{}", format.block, format.block);
+      break;
   }
   switch (format.rule) {
-    case ScaleRule::kGiven: text += " FP32 delayed"; break;
-    case ScaleRule::kCurrent: text += " FP32"; break;
-    case ScaleRule::kCurrentPow2: text += " pow2"; break;
-    case ScaleRule::kE8M0: text += " E8M0"; break;
-    case ScaleRule::kNvfp4: text += " E4M3"; break;
+    case ScaleRule::kGiven:
+      text += " FP32 delayed";
+      break;
+    case ScaleRule::kCurrent:
+      text += " FP32";
+      break;
+    case ScaleRule::kCurrentPow2:
+      text += " pow2";
+      break;
+    case ScaleRule::kE8M0:
+      text += " E8M0";
+      break;
+    case ScaleRule::kNvfp4:
+      text += " E4M3";
+      break;
   }
   if (format.hadamard) text += ", RHT";
   if (format.stochastic) text += ", SR";

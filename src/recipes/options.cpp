@@ -8,8 +8,10 @@ void RecipeOptions::describe(config::Fields& f) {
   f.choice("format", format, {"auto", "hybrid", "e4m3"},
            "FP8 elements: hybrid = E4M3 forward, E5M2 gradients; auto = the recipe's default");
   f.integer("margin", margin, "fp8-delayed: scales are 2^-margin of what the amax allows", {.min = 0, .max = 64});
-  f.integer("amax_history_len", amax_history_len, "fp8-delayed: updates that the amax history spans", {.min = 1, .max = 1 << 20});
-  f.choice("amax_compute_algo", amax_compute_algo, {"max", "most_recent"}, "fp8-delayed: which amax of the history counts");
+  f.integer("amax_history_len", amax_history_len, "fp8-delayed: updates that the amax history spans",
+            {.min = 1, .max = 1 << 20});
+  f.choice("amax_compute_algo", amax_compute_algo, {"max", "most_recent"},
+           "fp8-delayed: which amax of the history counts");
   f.choice("scales", scales, {"auto", "pow2", "fp32"},
            "fp8-tensorwise (auto = fp32), fp8-blockwise (auto = pow2): values a scale may take");
   f.boolean("disable_rht", disable_rht, "nvfp4: no random Hadamard transform before the casts that wgrad reads");

@@ -7,7 +7,8 @@ namespace {
 
 class PlainLinear final : public LinearRecipe {
  public:
-  PlainLinear(const char* recipe, DType compute, const LinearSite& site) : recipe_(recipe), compute_(compute), site_(site) {}
+  PlainLinear(const char* recipe, DType compute, const LinearSite& site)
+      : recipe_(recipe), compute_(compute), site_(site) {}
 
   OperandSpec input_spec(Producer) const override { return {}; }
   OperandSpec grad_spec(Producer) const override { return {}; }
@@ -16,8 +17,9 @@ class PlainLinear final : public LinearRecipe {
   void bind_grad(Operand& dy) const override { dy.tensor_id = site_.tensor_id + 2; }
 
   void refresh_weight(Exec&, ConstTensor w) override {
-    check(w.dtype == compute_ && w.rows() == site_.n && w.cols() == site_.k, "{}: weight of {} is {}, expected {}[{},{}]",
-          recipe_, site_.name, w.str(), name_of(compute_), site_.n, site_.k);
+    check(w.dtype == compute_ && w.rows() == site_.n && w.cols() == site_.k,
+          "{}: weight of {} is {}, expected {}[{},{}]", recipe_, site_.name, w.str(), name_of(compute_), site_.n,
+          site_.k);
     weight_ = w;
   }
 

@@ -2,8 +2,8 @@
 //   fprop  y[M,N]  = x.rowwise     · w.rowwise ᵀ        contracts K
 //   dgrad  dx[M,K] = dy.rowwise    · w.columnwise ᵀ     contracts N
 //   wgrad  dw[N,K] = dy.columnwise · x.columnwise ᵀ     contracts M
-// docs/numerics.md, "GEMM operand use". Where both copies of a tensor hold the same codes, only the rowwise one is stored
-// and gemm() reads it transposed.
+// docs/numerics.md, "GEMM operand use". Where both copies of a tensor hold the same codes, only the rowwise one is
+// stored and gemm() reads it transposed.
 #pragma once
 
 #include "recipes/recipe.h"

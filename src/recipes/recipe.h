@@ -14,7 +14,7 @@ namespace mantissa {
 
 // Who writes the tensor that a recipe quantizes (docs/numerics.md, "Producers").
 enum class Producer : uint8_t {
-  kPlain,       // a BF16 tensor in memory: attention output, residual gradient, logits gradient, a norm outside scope +norm
+  kPlain,  // a BF16 tensor in memory: attention output, residual gradient, logits gradient, a norm outside scope +norm
   kFusedNorm,   // a norm that writes the quantized form itself (scope linear+logits+norm)
   kActivation,  // SwiGLU or GELU, forward or backward
 };
@@ -28,8 +28,8 @@ struct LinearSite {
 
 // What a recipe says of itself in tables and run.json.
 struct RecipeInfo {
-  std::string name;          // "fp8-delayed"
-  std::string path;          // "native" or "emulated" on this device
+  std::string name;                 // "fp8-delayed"
+  std::string path;                 // "native" or "emulated" on this device
   std::string input, weight, grad;  // e.g. "E4M3 1x32 E8M0"
 };
 
@@ -47,28 +47,31 @@ class LinearRecipe {
   virtual OperandSpec input_spec(Producer producer) const = 0;
   virtual OperandSpec grad_spec(Producer producer) const = 0;
 
-  // Quantized weight and scaling state. `bind_*`, called after allocate() in the same pass of the arena, points an operand
-  // of this layer at the state its cast reads and at its random stream.
+  // Quantized weight and scaling state. `bind_*`, called after allocate() in the same pass of the arena, points an
+  // operand of this layer at the state its cast reads and at its random stream.
   virtual void allocate(Arena& arena) = 0;
   virtual void bind_input(Operand& x) const = 0;
   virtual void bind_grad(Operand& dy) const = 0;
 
-  // Makes the forms of w[N,K] (BF16; F32 in recipe fp32) that fprop and dgrad read. Called in the first micro-batch of a
-  // step (Pass::kForward) and before an evaluation (Pass::kEvaluate, moves no state); `w` must stay valid until the next call.
+  // Makes the forms of w[N,K] (BF16; F32 in recipe fp32) that fprop and dgrad read. Called in the first micro-batch of
+  // a step (Pass::kForward) and before an evaluation (Pass::kEvaluate, moves no state); `w` must stay valid until the
+  // next call.
   virtual void refresh_weight(Exec& exec, ConstTensor w) = 0;
 
-  virtual void fprop(Exec& exec, Tensor y, const Operand& x, ConstTensor bias) = 0;           // y = x wᵀ + bias
-  virtual void dgrad(Exec& exec, Tensor dx, const Operand& dy) = 0;                           // dx = dy w
-  virtual void wgrad(Exec& exec, Tensor dw, const Operand& dy, const Operand& x, float beta) = 0;  // dw = dyᵀ x + beta dw
+  virtual void fprop(Exec& exec, Tensor y, const Operand& x, ConstTensor bias) = 0;  // y = x wᵀ + bias
+  virtual void dgrad(Exec& exec, Tensor dx, const Operand& dy) = 0;                  // dx = dy w
+  virtual void wgrad(Exec& exec, Tensor dw, const Operand& dy, const Operand& x,
+                     float beta) = 0;  // dw = dyᵀ x + beta dw
 
-  // Scaling state moves: once after the forward, once after the backward of each training micro-batch; never in a replay
-  // or an evaluation. Casts up to end_backward() read the scales that their forward read, so a replay is bitwise equal; a
-  // micro-batch whose backward is left out calls end_backward() all the same.
-  // Returns a description of a non-finite amax ("layers.0.mlp.down_proj input: amax is inf, ..."), or "".
+  // Scaling state moves: once after the forward, once after the backward of each training micro-batch; never in a
+  // replay or an evaluation. Casts up to end_backward() read the scales that their forward read, so a replay is bitwise
+  // equal; a micro-batch whose backward is left out calls end_backward() all the same. Returns a description of a
+  // non-finite amax ("layers.0.mlp.down_proj input: amax is inf, ..."), or "".
   virtual std::string end_forward() { return {}; }
   virtual std::string end_backward() { return {}; }
 
-  // The weight's copy, for statistics against w; the input's and the gradient's are measured by the caller. Null if none.
+  // The weight's copy, for statistics against w; the input's and the gradient's are measured by the caller. Null if
+  // none.
   virtual const Quantized* weight_form() const { return nullptr; }
   virtual RecipeInfo info() const = 0;
 
@@ -78,15 +81,15 @@ class LinearRecipe {
 
 // Options of all recipes; each recipe reads its own. Names and defaults are TransformerEngine's.
 struct RecipeOptions {
-  std::string format = "auto";              // FP8 recipes: "hybrid" (E4M3, gradients E5M2) | "e4m3"; auto = its default
-  int64_t margin = 0;                       // fp8-delayed
-  int64_t amax_history_len = 1024;          // fp8-delayed
-  std::string amax_compute_algo = "max";    // fp8-delayed: "max" | "most_recent"
-  std::string scales = "auto";              // fp8-tensorwise, fp8-blockwise: "pow2" | "fp32"; auto = its default
-  bool disable_rht = false;                 // nvfp4
-  bool disable_stochastic_rounding = false; // nvfp4
-  bool disable_2d_quantization = false;     // nvfp4
-  bool enable_2d_quantization = false;      // mxfp8: 32x32 weight tiles
+  std::string format = "auto";            // FP8 recipes: "hybrid" (E4M3, gradients E5M2) | "e4m3"; auto = its default
+  int64_t margin = 0;                     // fp8-delayed
+  int64_t amax_history_len = 1024;        // fp8-delayed
+  std::string amax_compute_algo = "max";  // fp8-delayed: "max" | "most_recent"
+  std::string scales = "auto";            // fp8-tensorwise, fp8-blockwise: "pow2" | "fp32"; auto = its default
+  bool disable_rht = false;               // nvfp4
+  bool disable_stochastic_rounding = false;  // nvfp4
+  bool disable_2d_quantization = false;      // nvfp4
+  bool enable_2d_quantization = false;       // mxfp8: 32x32 weight tiles
 
   void describe(config::Fields& fields);
 };
@@ -97,8 +100,8 @@ const char* name_of(Role role);  // "input" | "weight" | "grad"
 // One row per recipe.
 struct RecipeEntry {
   const char* name;
-  // Both copies of a tensor in full, as the recipe defines them (`quantize` writes these); empty forms for bf16 and fp32.
-  // A layer may store less: see LinearRecipe::input_spec().
+  // Both copies of a tensor in full, as the recipe defines them (`quantize` writes these); empty forms for bf16 and
+  // fp32. A layer may store less: see LinearRecipe::input_spec().
   OperandSpec (*spec)(const RecipeOptions& options, Role role);
   // Throws Exit::kUsage when the layer's dimensions or the options cannot be taken; m = tokens of a micro-batch.
   void (*check)(const RecipeOptions& options, const LinearSite& site, int64_t m);

@@ -12,9 +12,8 @@ namespace mantissa {
 
 const std::vector<RecipeEntry>& recipe_table() {
   static const std::vector<RecipeEntry> table = {
-      fp32_recipe::entry(),           bf16_recipe::entry(),          fp8_delayed_recipe::entry(),
-      fp8_tensorwise_recipe::entry(), fp8_blockwise_recipe::entry(), mxfp8_recipe::entry(),
-      nvfp4_recipe::entry(),
+      fp32_recipe::entry(),          bf16_recipe::entry(),  fp8_delayed_recipe::entry(), fp8_tensorwise_recipe::entry(),
+      fp8_blockwise_recipe::entry(), mxfp8_recipe::entry(), nvfp4_recipe::entry(),
   };
   return table;
 }
@@ -28,7 +27,8 @@ const RecipeEntry& find_recipe(const std::string& name) {
     all += fmt::format("{}{}", all.empty() ? "" : ", ", entry.name);
   }
   const std::string near = config::nearest(name, names);
-  fail(Exit::kUsage, "recipe {} is unknown{}; recipes: {}", name, near.empty() ? "" : "; did you mean " + near + "?", all);
+  fail(Exit::kUsage, "recipe {} is unknown{}; recipes: {}", name, near.empty() ? "" : "; did you mean " + near + "?",
+       all);
 }
 
 }  // namespace mantissa

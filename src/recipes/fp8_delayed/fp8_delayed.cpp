@@ -14,9 +14,8 @@ namespace {
 constexpr const char* kName = "fp8-delayed";
 
 OperandSpec spec(const RecipeOptions& options, Role role) {
-  return both_copies({.element = fp8_element(options, role, "hybrid"),
-                      .rule = ScaleRule::kGiven,
-                      .blocking = Blocking::kTensor});
+  return both_copies(
+      {.element = fp8_element(options, role, "hybrid"), .rule = ScaleRule::kGiven, .blocking = Blocking::kTensor});
 }
 
 DelayedRule rule_for(const RecipeOptions& options, Role role) {

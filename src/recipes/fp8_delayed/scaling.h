@@ -1,5 +1,6 @@
 // State of delayed scaling: scales for the coming casts from the amaxes of past ones.
-// TransformerEngine's fused update; docs/numerics.md 3.2 to 3.5. Micikevicius et al. 2022, "FP8 formats for deep learning".
+// TransformerEngine's fused update; docs/numerics.md 3.2 to 3.5. Micikevicius et al. 2022, "FP8 formats for deep
+// learning".
 #pragma once
 
 #include "recipes/recipe.h"
@@ -13,8 +14,9 @@ struct DelayedRule {
   float numerator = 448;       // largest value of the element format times 2^-margin
 };
 
-// One update of a slot whose history is a column of [L, slots]: `history` points at row 0, rows are `slots` floats apart.
-// A zero accumulator neither rolls the history nor changes the scale; a non-finite amax keeps the scale. Returns the scale.
+// One update of a slot whose history is a column of [L, slots]: `history` points at row 0, rows are `slots` floats
+// apart. A zero accumulator neither rolls the history nor changes the scale; a non-finite amax keeps the scale. Returns
+// the scale.
 float update_delayed_scale(float scale, float* history, int64_t slots, const DelayedRule& rule);
 
 // The slots of one direction of a layer.
@@ -32,8 +34,8 @@ class DelayedScaling {
   std::string update(const std::string& layer, const std::vector<const char*>& slot_names);
   void publish();
 
-  Tensor scales() const { return scale_; }      // [slots] f32
-  Tensor history() const { return history_; }   // [L, slots] f32
+  Tensor scales() const { return scale_; }     // [slots] f32
+  Tensor history() const { return history_; }  // [L, slots] f32
 
  private:
   DelayedRule rule_;

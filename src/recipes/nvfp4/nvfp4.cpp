@@ -1,6 +1,6 @@
-// FP4 with an E4M3 scale per 16 elements and an FP32 scale a tensor (TransformerEngine: NVFP4BlockScaling). Weights share a
-// scale per 16x16; gradients round stochastically; what wgrad contracts is rotated by a random Hadamard transform along
-// the tokens first, which cancels in the product. docs/numerics.md 6.
+// FP4 with an E4M3 scale per 16 elements and an FP32 scale a tensor (TransformerEngine: NVFP4BlockScaling). Weights
+// share a scale per 16x16; gradients round stochastically; what wgrad contracts is rotated by a random Hadamard
+// transform along the tokens first, which cancels in the product. docs/numerics.md 6.
 #include "recipes/nvfp4/nvfp4.h"
 
 #include "recipes/format.h"
@@ -14,12 +14,12 @@ constexpr int kBlock = 16;
 
 OperandSpec spec(const RecipeOptions& options, Role role) {
   const bool weight = role == Role::kWeight;
-  OperandSpec copies = both_copies(
-      {.element = DType::kE2M1,
-       .rule = ScaleRule::kNvfp4,
-       .blocking = weight && !options.disable_2d_quantization ? Blocking::kTile : Blocking::kRow,
-       .block = kBlock,
-       .stochastic = role == Role::kGrad && !options.disable_stochastic_rounding});
+  OperandSpec copies =
+      both_copies({.element = DType::kE2M1,
+                   .rule = ScaleRule::kNvfp4,
+                   .blocking = weight && !options.disable_2d_quantization ? Blocking::kTile : Blocking::kRow,
+                   .block = kBlock,
+                   .stochastic = role == Role::kGrad && !options.disable_stochastic_rounding});
   copies.columnwise->hadamard = !weight && !options.disable_rht;
   return copies;
 }

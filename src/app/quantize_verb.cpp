@@ -1,0 +1,184 @@
+// mantissa quantize: bytes and scales of given tensors under a recipe, to hold the numbers against another system.
+// For each tensor T[M,K] it writes T.rowwise, T.columnwise (stored transposed), T.rowwise_scale, T.columnwise_scale,
+// T.amax and, where columns are rotated, T.columnwise_amax; layouts are those of tensor/quant.h, codes as U8.
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <deque>
+
+#include "app/flags.h"
+#include "app/verbs.h"
+#include "base/safetensors.h"
+#include "base/text.h"
+#include "ops/quantize.h"
+#include "recipes/recipe.h"
+#include "tensor/arena.h"
+
+namespace mantissa {
+namespace {
+
+struct QuantizeFlags {
+  std::string recipe, role, input, output;
+  std::string device = "cpu";
+  std::string scale, rounding;  // "" = not given
+  uint64_t seed = 0;
+  RecipeOptions options;
+};
+
+Role role_named(const std::string& name) {
+  for (const Role role : {Role::kInput, Role::kWeight, Role::kGrad})
+    if (name == name_of(role)) return role;
+  fail(Exit::kUsage, "quantize: --role is {}, expected input, weight or grad", name);
+}
+
+// The float nearest to the text, rounded once.
+float parse_scale(const std::string& text) {
+  float value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) || value <= 0)
+    fail(Exit::kUsage, "quantize: --scale is {}, expected a positive finite number", printable(text));
+  return value;
+}
+
+// The recipe's formats of the role under the flags.
+OperandSpec formats(const RecipeEntry& recipe, const QuantizeFlags& flags) {
+  OperandSpec spec = recipe.spec(flags.options, role_named(flags.role));
+  if (!spec.rowwise)
+    fail(Exit::kUsage, "quantize: recipe {} quantizes nothing, expected one that does, e.g. mxfp8", recipe.name);
+  if (!flags.scale.empty() && spec.rowwise->rule != ScaleRule::kGiven)
+    fail(Exit::kUsage, "quantize: --scale is for fp8-delayed; {} takes its scales from the tensor", recipe.name);
+  if (!flags.rounding.empty()) {
+    const bool stochastic = flags.rounding == "stochastic";
+    if (stochastic && spec.rowwise->element != DType::kE2M1)
+      fail(Exit::kUsage, "quantize: --rounding stochastic is for FP4 (nvfp4); {} writes {}", recipe.name,
+           str(*spec.rowwise));
+    spec.rowwise->stochastic = spec.columnwise->stochastic = stochastic;
+  }
+  return spec;
+}
+
+// A stream of random bits for a name, the same whatever else the file holds: FNV-1a, 32 bits.
+uint32_t stream_of(const std::string& name) {
+  uint32_t hash = 2166136261u;
+  for (const char c : name) hash = (hash ^ static_cast<uint8_t>(c)) * 16777619u;
+  return hash;
+}
+
+// One tensor with its copies in memory of its own.
+struct Quantization {
+  std::string name;
+  Arena arena;
+  Tensor source;
+  Operand copies;
+  float scale = 1;
+};
+
+void read_source(Quantization& item, const safetensors::View& view, const OperandSpec& spec, const RecipeEntry& recipe,
+                 const std::string& file) {
+  if ((view.dtype != "BF16" && view.dtype != "F32") || view.shape.size() != 2 || view.elements() == 0)
+    fail(Exit::kInput, "{}: {} is {} {}, expected a non-empty BF16 or F32 tensor of two dimensions", file, item.name,
+         view.dtype, shape_text(view.shape));
+  const int64_t m = view.shape[0], k = view.shape[1];
+  if (m % recipe.multiple != 0 || k % recipe.multiple != 0)
+    fail(Exit::kUsage, "{}: {} is {}, expected multiples of {}", recipe.name, item.name, shape_text(view.shape),
+         recipe.multiple);
+  const DType dtype = view.dtype == "F32" ? DType::kF32 : DType::kBF16;
+  if (spec.columnwise->hadamard && dtype == DType::kF32)
+    fail(Exit::kUsage, "{}: {} is F32, but the Hadamard transform takes BF16; --disable_rht leaves it out", recipe.name,
+         item.name);
+  item.arena.build([&](Arena& arena) {
+    item.source = arena.tensor("source", dtype, {m, k});
+    item.copies = arena.operand("copies", spec, m, k);
+  });
+  std::memcpy(item.source.data, view.bytes.data(), view.bytes.size());
+  item.copies.high = item.source;
+  item.copies.tensor_id = stream_of(item.name);
+  item.copies.rowwise.scale = item.copies.columnwise.scale = &item.scale;
+}
+
+std::span<const std::byte> bytes_of(const Tensor& t) {
+  return {static_cast<const std::byte*>(t.data), static_cast<size_t>(t.bytes())};
+}
+
+void add_copy(std::vector<safetensors::Entry>& entries, const std::string& name, const Quantized& copy) {
+  const int64_t per_byte = 8 / bits_of(copy.format.element);
+  const Tensor& scale = copy.scale_inv;
+  std::vector<int64_t> scale_shape;
+  for (int i = 0; i < scale.shape.rank(); ++i) scale_shape.push_back(scale.dim(i));
+  entries.push_back({name, "U8", {copy.data.dim(0), copy.data.dim(1) / per_byte}, bytes_of(copy.data)});
+  entries.push_back({name + "_scale", scale.dtype == DType::kF32 ? "F32" : "U8", scale_shape, bytes_of(scale)});
+}
+
+void add_amax(std::vector<safetensors::Entry>& entries, const std::string& name, const float* amax) {
+  entries.push_back({name, "F32", {1}, std::as_bytes(std::span(amax, 1))});
+}
+
+void print_errors(Exec& exec, const Quantization& item, int width) {
+  for (const bool columnwise : {false, true}) {
+    const Quantized& copy = columnwise ? item.copies.columnwise : item.copies.rowwise;
+    const QuantError error = quantization_error(exec, copy, columnwise, item.source);
+    const std::string shape = fmt::format("{} x {}", item.source.dim(0), item.source.dim(1));
+    fmt::print("{:<{}}  {:<10}  {:>13}  {:>11.5g}  {:>7.2f}  {:>10.4f}  {:>9.4f}\n", printable(item.name), width,
+               columnwise ? "columnwise" : "rowwise", shape, *copy.amax, error.snr_db(), 100 * error.saturated_share(),
+               100 * error.flushed_share());
+  }
+}
+
+}  // namespace
+
+int quantize_verb(const std::vector<std::string>& args) {
+  QuantizeFlags flags;
+  CLI::App app("Writes the bytes and scales of given tensors under a recipe.", "quantize");
+  app.add_option("--recipe", flags.recipe, "fp8-delayed, fp8-tensorwise, fp8-blockwise, mxfp8 or nvfp4")->required();
+  app.add_option("--role", flags.role, "what the tensors are: input, weight or grad")->required();
+  app.add_option("--input", flags.input, "safetensors file; every tensor BF16 or F32 [M,K]")->required();
+  app.add_option("--output", flags.output, "safetensors file to write")->required();
+  app.add_option("--device", flags.device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str();
+  app.add_option("--scale", flags.scale, "fp8-delayed: what multiplies before the cast (default 1)");
+  app.add_option("--rounding", flags.rounding,
+                 "nearest or stochastic (FP4 alone); default: as the recipe rounds the role")
+      ->check(CLI::IsMember({"nearest", "stochastic"}));
+  app.add_option("--seed", flags.seed, "of stochastic rounding")->capture_default_str();
+  add_flags(app, [&](config::Fields& fields) { flags.options.describe(fields); });
+  if (!parse_flags(app, args)) return 0;
+
+  const RecipeEntry& recipe = find_recipe(flags.recipe);
+  const OperandSpec spec = formats(recipe, flags);
+  refuse_unread_options(flags.options, {&recipe});
+  const float scale = flags.scale.empty() ? 1.0f : parse_scale(flags.scale);
+  if (flags.device == "cuda")
+    fail(Exit::kUnavailable,
+         "quantize: --device cuda, but this build has no CUDA backend; --device cpu writes the same bytes");
+
+  const safetensors::Reader file = safetensors::Reader::open(flags.input);
+  if (file.tensors().empty()) fail(Exit::kInput, "{}: holds no tensor", flags.input);
+  Exec exec;
+  exec.seed = flags.seed;
+  std::deque<Quantization> items;
+  std::vector<safetensors::Entry> entries;
+  int width = 6;
+  for (const auto& [name, view] : file.tensors()) {
+    Quantization& item = items.emplace_back();
+    item.name = name;
+    item.scale = scale;
+    read_source(item, view, spec, recipe, flags.input);
+    in_context(name, [&] { quantize(exec, item.copies); });
+    add_copy(entries, name + ".rowwise", item.copies.rowwise);
+    add_copy(entries, name + ".columnwise", item.copies.columnwise);
+    add_amax(entries, name + ".amax", item.copies.rowwise.amax);
+    if (spec.columnwise->hadamard) add_amax(entries, name + ".columnwise_amax", item.copies.columnwise.amax);
+    width = std::max(width, static_cast<int>(printable(name).size()));
+  }
+  safetensors::write(flags.output, std::move(entries),
+                     {{"format", "pt"}, {"recipe", recipe.name}, {"role", flags.role}});
+
+  const std::string rows = str(*spec.rowwise), columns = str(*spec.columnwise);
+  fmt::print("{} {}: rowwise {}; columnwise {}\n\n", recipe.name, flags.role, rows, columns);
+  fmt::print("{:<{}}  {:<10}  {:>13}  {:>11}  {:>7}  {:>10}  {:>9}\n", "tensor", width, "copy", "shape", "amax",
+             "SNR dB", "saturated%", "flushed%");
+  for (const Quantization& item : items) print_errors(exec, item, width);
+  fmt::print("\nwrote {}\n", flags.output);
+  return 0;
+}
+
+}  // namespace mantissa

@@ -1,0 +1,77 @@
+#include "app/verbs.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <new>
+
+#include "base/config.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "base/version.h"
+
+namespace mantissa {
+
+const std::vector<Verb>& verbs() {
+  static const std::vector<Verb> table = {
+      {"quantize", "bytes and scales of given tensors under a recipe", quantize_verb},
+  };
+  return table;
+}
+
+namespace {
+
+void print_help() {
+  fmt::print(
+      "mantissa {}: trains language models at low precision and shows what each precision costs\n\n"
+      "usage: mantissa VERB [arguments]     mantissa VERB --help     mantissa --version\n\n",
+      kVersion);
+  for (const Verb& verb : verbs()) fmt::print("  {:<10} {}\n", verb.name, verb.summary);
+}
+
+int dispatch(const std::vector<std::string>& args) {
+  if (args.empty() || args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
+    print_help();
+    return args.empty() ? static_cast<int>(Exit::kUsage) : 0;
+  }
+  if (args[0] == "--version") {
+    fmt::print("mantissa {}\n", kVersion);
+    return 0;
+  }
+  std::vector<std::string> names;
+  for (const Verb& verb : verbs()) {
+    if (args[0] == verb.name) return verb.run({args.begin() + 1, args.end()});
+    names.emplace_back(verb.name);
+  }
+  const bool flag = args[0].starts_with("-");
+  if (flag) names = {"--help", "--version"};
+  const std::string near = config::nearest(args[0], names);
+  fail(Exit::kUsage, "{}: unknown {}; {}", printable(args[0]), flag ? "flag" : "verb",
+       near.empty() ? "expected " + join(names, ", ") : "did you mean " + near + "?");
+}
+
+int report(Exit code, const char* message) {
+  std::string line = message;
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  std::fflush(stdout);
+  fmt::print(stderr, "mantissa: {}\n", line);
+  return static_cast<int>(code);
+}
+
+}  // namespace
+
+int run_command_line(const std::vector<std::string>& args) {
+  try {
+    const int code = dispatch(args);
+    // A full disk behind stdout shows only when the buffer is flushed.
+    if (std::fflush(stdout) != 0 || std::ferror(stdout)) return report(Exit::kStorage, "stdout: could not be written");
+    return code;
+  } catch (const Error& error) {
+    return report(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    return report(Exit::kMemory, "memory: an allocation failed; a smaller batch.micro_batch or model fits in less");
+  } catch (const std::exception& error) {
+    return report(Exit::kInternal, error.what());
+  }
+}
+
+}  // namespace mantissa
