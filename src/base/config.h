@@ -38,12 +38,17 @@ class Fields {
   virtual void unavailable(std::string_view key, std::string_view message) = 0;
   // A nested section, described by `body`.
   virtual void section(std::string_view key, const std::function<void(Fields&)>& body) = 0;
-  // A list of sections; `item(i)` must make room for element i and describe it into the fields it is handed.
+  // A list of sections. `size` is read or set first; `item(i)` makes room for element i and describes it into the fields it
+  // is handed; afterwards the owner resizes to `size`:
+  //   size_t n = rules.size();
+  //   f.list("rules", n, [&](Fields& g, size_t i) { if (rules.size() <= i) rules.resize(i + 1); rules[i].describe(g); }, "...");
+  //   rules.resize(n);
   virtual void list(std::string_view key, size_t& size, const std::function<void(Fields&, size_t)>& item,
                     std::string_view help) = 0;
 };
 
-// A YAML file plus overrides "--a.b=c" or "a.b=c", later ones win; ${VAR} in scalars is replaced from the environment.
+// A YAML file plus overrides "--a.b=c" or "a.b=c" (lists as [x,y], places in lists as rules.0.recipe), later ones win; ${VAR}
+// in values is replaced from the environment, $${ stands for ${. A key given twice is refused.
 // Parses into anything with describe(Fields&). Errors are Exit::kUsage: `configs/a.yaml:7: precision.recipie: unknown key;
 // did you mean precision.recipe?`; wrong type, range and choice name the line, the value and what was expected.
 class Source {
@@ -56,18 +61,22 @@ class Source {
   // Fills every field given, then fails on the first key that nobody described.
   void read(const std::function<void(Fields&)>& describe) const;
 
+  // Where the value at "a.b" or "rules[0].match" was given ("configs/a.yaml:7", "command line"), or "" when it was not.
+  std::string origin(std::string_view path) const;
+
  private:
   struct Impl;
   explicit Source(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 
-// Every value as YAML, in the order described; with `source`, a comment says where each came from (default, line, override).
+// Every value as YAML, in the order described; with `source`, a comment says where each came from (default,
+// file and line, command line). Read back, it gives the same values.
 std::string dump(const std::function<void(Fields&)>& describe, const Source* source = nullptr);
-// "key  type, default  help" lines, for --help.
+// "key  help (type, default)" lines, for --help. Describe a fresh object: lists are asked for an element 0.
 std::string help(const std::function<void(Fields&)>& describe);
 
-// The nearest of `candidates` by edit distance, or "" when none is close.
+// The nearest of `candidates` by edit distance; else the only one that `word` begins; else "".
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace mantissa::config
