@@ -48,7 +48,7 @@ std::vector<int64_t> part_shape(const ParamSpec& spec, const HfPart& part) {
 
 std::string shape_text(const std::vector<int64_t>& shape) {
   std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i) text += (i ? "," : "") + std::to_string(shape[i]);
+  for (size_t i = 0; i < shape.size(); ++i) text += fmt::format("{}{}", i ? "," : "", shape[i]);
   return text + "]";
 }
 
