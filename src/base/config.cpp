@@ -51,14 +51,17 @@ class Reader final : public Fields {
     if (const Node* given = take(key)) value = scalar(*given, key, "text");
   }
 
-  void choice(std::string_view key, std::string& value, std::vector<std::string> allowed, std::string_view) override {
+  void choice(std::string_view key, std::string& value, std::vector<std::string> allowed, std::string_view,
+              std::string_view note) override {
     const Node* given = take(key);
     if (given == nullptr) return;
     const std::string found = scalar(*given, key, "one of " + join(allowed, ", "));
     if (std::find(allowed.begin(), allowed.end(), found) == allowed.end()) {
       const std::string near = nearest(found, allowed);
-      refuse(*given, key, fmt::format("found {}, expected one of {}{}", given->found(), join(allowed, ", "),
-                                      near.empty() ? "" : "; did you mean " + near + "?"));
+      std::string hint = near.empty() ? "" : "; did you mean " + near + "?";
+      if (near.empty() && !note.empty()) hint = fmt::format("; {}", note);
+      refuse(*given, key, fmt::format("found {}, expected {}{}{}", given->found(), allowed.size() > 1 ? "one of " : "",
+                                      join(allowed, ", "), hint));
     }
     value = found;
   }

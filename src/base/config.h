@@ -27,7 +27,9 @@ class Fields {
  public:
   virtual ~Fields() = default;
   virtual void text(std::string_view key, std::string& value, std::string_view help) = 0;
-  virtual void choice(std::string_view key, std::string& value, std::vector<std::string> allowed, std::string_view help) = 0;
+  // `note` ends the message that refuses another value, as "best_fit is not available in this version".
+  virtual void choice(std::string_view key, std::string& value, std::vector<std::string> allowed, std::string_view help,
+                      std::string_view note = {}) = 0;
   virtual void number(std::string_view key, double& value, std::string_view help, Range range = {}) = 0;
   virtual void integer(std::string_view key, int64_t& value, std::string_view help, Range range = {}) = 0;
   virtual void boolean(std::string_view key, bool& value, std::string_view help) = 0;

@@ -60,7 +60,8 @@ class Collector final : public Fields {
   void text(std::string_view key, std::string& value, std::string_view help) override {
     leaf(key, quoted(value), "text", help);
   }
-  void choice(std::string_view key, std::string& value, std::vector<std::string> allowed, std::string_view help) override {
+  void choice(std::string_view key, std::string& value, std::vector<std::string> allowed, std::string_view help,
+              std::string_view) override {
     leaf(key, quoted(value), join(allowed, "|"), help);
   }
   void number(std::string_view key, double& value, std::string_view help, Range) override {
