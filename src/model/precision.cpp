@@ -72,10 +72,12 @@ void PrecisionConfig::describe(config::Fields& f) {
          },
          "pattern -> recipe, the last match wins");
   rules.resize(size);
+  f.texts("recipes", recipes, "compare: the recipes that are set against BF16");
 }
 
 void PrecisionConfig::validate() const {
   const RecipeEntry& base = find_recipe(recipe);
+  for (const std::string& name : recipes) find_recipe(name);
   if (base.bits == 32 && weights != "fp32")
     fail(Exit::kUsage, "precision.weights: {}, but recipe {} computes in FP32 and needs fp32", weights, recipe);
   for (const PrecisionRule& rule : rules) {

@@ -23,6 +23,7 @@ struct PrecisionConfig {
   std::string path = "auto";        // auto | native | emulated
   RecipeOptions options;
   std::vector<PrecisionRule> rules;  // the last match wins
+  std::vector<std::string> recipes = compared_by_default();  // that compare sets against BF16
 
   void describe(config::Fields& fields);
   // Throws Exit::kUsage for names and combinations that cannot run, Exit::kUnavailable for path: native where there is none.

@@ -118,6 +118,8 @@ struct RecipeEntry {
 };
 
 const std::vector<RecipeEntry>& recipe_table();
+// The recipes that a comparison sets against BF16 unless told otherwise.
+std::vector<std::string> compared_by_default();
 // Throws Exit::kUsage with the nearest name.
 const RecipeEntry& find_recipe(const std::string& name);
 

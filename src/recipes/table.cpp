@@ -18,6 +18,10 @@ const std::vector<RecipeEntry>& recipe_table() {
   return table;
 }
 
+std::vector<std::string> compared_by_default() {
+  return {fp8_delayed_recipe::entry().name, mxfp8_recipe::entry().name, nvfp4_recipe::entry().name};
+}
+
 const RecipeEntry& find_recipe(const std::string& name) {
   std::vector<std::string> names;
   std::string all;

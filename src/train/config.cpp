@@ -1,0 +1,85 @@
+#include "train/config.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "model/hf_checkpoint.h"
+
+namespace mantissa {
+
+void TrainConfig::describe(config::Fields& fields) {
+  fields.section("run", [this](config::Fields& f) {
+    f.text("name", run.name, "name of the run; its folder is runs/<name>");
+    f.text("dir", run.dir, "folder of the run; empty: runs/<name>");
+    f.integer("seed", run.seed, "of weights, data order and stochastic rounding", {.min = 0});
+  });
+  fields.section("model", [this](config::Fields& f) {
+    f.text("init", model_init, "a Hugging Face folder to start from; empty: from scratch with the sizes below");
+    model.describe(f);
+  });
+  fields.section("data", [this](config::Fields& f) { data.describe(f); });
+  fields.section("batch", [this](config::Fields& f) {
+    f.integer("tokens", batch.tokens, "tokens of an optimizer step", {.min = 1});
+    f.text("micro_batch", batch.micro_batch, "rows of a micro-batch, or auto: the most that memory holds");
+  });
+  fields.section("optimizer", [this](config::Fields& f) {
+    std::string name = "adamw";
+    std::vector<double> betas = {optimizer.adamw.beta1, optimizer.adamw.beta2};
+    f.choice("name", name, {"adamw"}, "optimizer");
+    f.number("lr", optimizer.adamw.lr, "peak learning rate", {.min = 0});
+    f.numbers("betas", betas, "decay of the first and second moment");
+    if (betas.size() != 2 || betas[0] < 0 || betas[0] >= 1 || betas[1] < 0 || betas[1] >= 1)
+      fail(Exit::kUsage, "optimizer.betas: expected two numbers in [0, 1)");
+    optimizer.adamw.beta1 = betas[0], optimizer.adamw.beta2 = betas[1];
+    f.number("eps", optimizer.adamw.eps, "added to the root of the second moment", {.min = 0});
+    f.number("weight_decay", optimizer.adamw.weight_decay, "decoupled; matrices and embeddings only", {.min = 0});
+    f.number("grad_clip", optimizer.adamw.grad_clip, "largest global gradient norm; 0 = off", {.min = 0});
+    f.choice("state", optimizer.state, {"auto", "fp32", "bf16"}, "moments; auto: the weights' dtype");
+    f.choice("grads", optimizer.grads, {"auto", "fp32", "bf16"}, "accumulated gradients; auto: the weights' dtype");
+  });
+  fields.section("schedule", [this](config::Fields& f) { schedule.describe(f); });
+  fields.section("precision", [this](config::Fields& f) { precision.describe(f); });
+  fields.section("loss", [this](config::Fields& f) { f.number("z_loss", loss.z_loss, "weight of the mean squared log-partition", {.min = 0}); });
+  fields.section("train", [this](config::Fields& f) {
+    f.integer("steps", train.steps, "optimizer steps; 0: from tokens or epochs", {.min = 0});
+    f.integer("tokens", train.tokens, "tokens to train on; 0: from epochs", {.min = 0});
+    f.number("epochs", train.epochs, "passes over the data, where neither steps nor tokens are given", {.min = 0});
+    f.integer("eval_every", train.eval_every, "steps between evaluations; 0: at the end alone", {.min = 0});
+    f.integer("eval_rows", train.eval_rows, "validation rows of an evaluation; 0: all", {.min = 0});
+    f.choice("recompute", train.recompute, {"none", "norm+act", "block"}, "activations that backward computes again");
+    f.unavailable("checkpoint_every", "checkpoints inside a run are not in this version; leave the key out");
+    f.unavailable("sample_every", "samples during training are not in this version; leave the key out");
+    f.unavailable("on_nonfinite", "skipping of bad batches is not in this version; a run stops at the first one");
+  });
+  fields.section("log", [this](config::Fields& f) {
+    f.boolean("console", log.console, "progress on the console");
+    f.integer("quantization_every", log.quantization_every, "steps between measurements of quantization error; 0 = off", {.min = 0});
+    f.unavailable("tensorboard", "TensorBoard files are not in this version; metrics.jsonl holds every figure");
+    f.unavailable("wandb", "W&B files are not in this version; metrics.jsonl holds every figure");
+  });
+  fields.section("compare", [this](config::Fields& f) {
+    f.texts("weights", compare.weights, "dtypes of the weights that are compared: fp32, bf16, bf16-sr");
+    f.integer("seeds", compare.seeds, "repeats of each row over seeds; the table then carries their spread", {.min = 1, .max = 100});
+  });
+}
+
+void TrainConfig::resolve() {
+  if (!model_init.empty()) model = read_hf_config(model_init);
+  model.resolve();
+  precision.validate();
+  for (const std::string& weights : compare.weights)
+    if (weights != "fp32" && weights != "bf16" && weights != "bf16-sr")
+      fail(Exit::kUsage, "compare.weights: {}: expected fp32, bf16 or bf16-sr", weights);
+  if (batch.tokens % data.sequence_length != 0)
+    fail(Exit::kUsage, "batch.tokens: {} is not a multiple of data.sequence_length {}", batch.tokens, data.sequence_length);
+  if (train.steps > 0 && train.tokens > 0) fail(Exit::kUsage, "train: give steps or tokens, not both");
+}
+
+int64_t TrainConfig::steps(int64_t data_tokens) const {
+  if (train.steps > 0) return train.steps;
+  if (train.tokens > 0) return (train.tokens + batch.tokens - 1) / batch.tokens;
+  const double tokens = train.epochs * static_cast<double>(data_tokens);
+  return std::max<int64_t>(1, static_cast<int64_t>(tokens / static_cast<double>(batch.tokens)));
+}
+
+}  // namespace mantissa

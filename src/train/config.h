@@ -1,0 +1,75 @@
+// The configuration of a run, of a comparison and of what may come with later versions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "model/precision.h"
+#include "train/engine.h"
+#include "train/schedule.h"
+
+namespace mantissa {
+
+struct RunConfig {
+  std::string name = "run", dir;  // dir "": runs/<name>
+  int64_t seed = 42;
+  std::string folder() const { return dir.empty() ? "runs/" + name : dir; }
+};
+
+struct BatchConfig {
+  int64_t tokens = 8192;            // of an optimizer step
+  std::string micro_batch = "auto"; // rows; auto: the whole step where it fits in memory, else halved until it does
+};
+
+struct OptimizerConfig {
+  AdamwSettings adamw;
+  std::string state = "auto", grads = "auto";
+};
+
+struct LossConfig {
+  double z_loss = 0;  // weight of mean lse²
+};
+
+struct TrainSection {
+  int64_t steps = 0;      // 0: from epochs
+  int64_t tokens = 0;     // 0: from epochs; steps = ceil(tokens / batch.tokens)
+  double epochs = 1;
+  int64_t eval_every = 0;   // steps; 0: at the end alone
+  int64_t eval_rows = 0;    // rows of an evaluation; 0: all
+  std::string recompute = "none";
+};
+
+struct LogConfig {
+  bool console = true;
+  int64_t quantization_every = 0;  // steps between measurements of quantization error; 0: off
+};
+
+struct CompareConfig {
+  std::vector<std::string> weights = {"fp32", "bf16"};
+  int64_t seeds = 1;  // repeats of each row
+};
+
+struct TrainConfig {
+  RunConfig run;
+  std::string model_init;  // a Hugging Face folder; "": from scratch with `model`
+  ModelConfig model;
+  DataConfig data;
+  BatchConfig batch;
+  OptimizerConfig optimizer;
+  ScheduleConfig schedule;
+  PrecisionConfig precision;
+  LossConfig loss;
+  TrainSection train;
+  LogConfig log;
+  CompareConfig compare;
+
+  void describe(config::Fields& fields);
+  // After parsing: reads model_init's config.json, resolves the model, checks what can be checked without data.
+  void resolve();
+  // Optimizer steps: train.steps; else ceil(train.tokens / batch.tokens); else the whole steps that the epochs fill, at least 1.
+  int64_t steps(int64_t data_tokens) const;
+  int64_t rows_per_step() const { return batch.tokens / data.sequence_length; }
+};
+
+}  // namespace mantissa
