@@ -1,0 +1,139 @@
+#include "report/page_data.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+
+namespace mantissa::report {
+namespace {
+
+template <class Get>
+Json column(const std::vector<StepLine>& lines, const std::vector<size_t>& kept, Get&& get) {
+  Json out = Json::array();
+  for (const size_t i : kept) out.push_back(rounded(get(lines[i])));
+  return out;
+}
+
+Json whole(double value) { return static_cast<int64_t>(std::llround(value)); }
+
+Json eval_json(const std::vector<EvalLine>& evals) {
+  Json step = Json::array(), tokens = Json::array(), seconds = Json::array(), loss = Json::array();
+  const size_t stride = evals.size() / kMaxPoints + 1;
+  for (size_t i = 0; i < evals.size(); ++i) {
+    if (i % stride != 0 && i + 1 != evals.size()) continue;
+    step.push_back(evals[i].step);
+    tokens.push_back(whole(evals[i].tokens));
+    seconds.push_back(rounded(evals[i].seconds));
+    loss.push_back(rounded(evals[i].eval_loss));
+  }
+  return {{"step", step}, {"tokens", tokens}, {"seconds", seconds}, {"loss", loss}};
+}
+
+// Evenly spaced ones of `steps`, the last included.
+std::vector<int64_t> some_steps(const std::set<int64_t>& steps) {
+  std::vector<int64_t> all(steps.begin(), steps.end()), kept;
+  if (all.size() <= kMaxQuantSteps) return all;
+  for (size_t i = 0; i < kMaxQuantSteps; ++i) kept.push_back(all[i * (all.size() - 1) / (kMaxQuantSteps - 1)]);
+  return kept;
+}
+
+Json quantization_json(const std::vector<QuantLine>& lines) {
+  if (lines.empty()) return nullptr;
+  std::vector<std::string> layers, tensors;
+  std::set<int64_t> seen;
+  auto index = [](std::vector<std::string>& names, const std::string& name) {
+    const auto at = std::find(names.begin(), names.end(), name);
+    if (at != names.end()) return static_cast<size_t>(at - names.begin());
+    names.push_back(name);
+    return names.size() - 1;
+  };
+  for (const QuantLine& line : lines) {
+    seen.insert(line.step);
+    index(layers, line.layer);
+    index(tensors, line.tensor);
+  }
+  const std::vector<int64_t> steps = some_steps(seen);
+  const size_t cells = steps.size() * layers.size() * tensors.size();
+  std::vector<Json> snr(cells), saturated(cells), flushed(cells);
+  for (const QuantLine& line : lines) {
+    const auto at = std::lower_bound(steps.begin(), steps.end(), line.step);
+    if (at == steps.end() || *at != line.step) continue;
+    const size_t cell =
+        (static_cast<size_t>(at - steps.begin()) * layers.size() + index(layers, line.layer)) * tensors.size() +
+        index(tensors, line.tensor);
+    snr[cell] = line.snr_db ? rounded(line.snr_db, 4) : Json("exact");
+    saturated[cell] = rounded(line.saturated, 3);
+    flushed[cell] = rounded(line.flushed, 3);
+  }
+  return {{"steps", steps}, {"recorded", seen.size()}, {"layers", layers}, {"tensors", tensors},
+          {"snr_db", snr},  {"saturated", saturated},  {"flushed", flushed}};
+}
+
+Json series_json(const Run& run) {
+  const std::vector<StepLine>& lines = run.metrics.steps;
+  const std::vector<size_t> kept = thinned(lines);
+  Json step = Json::array(), tokens = Json::array();
+  for (const size_t i : kept) {
+    step.push_back(lines[i].step);
+    tokens.push_back(whole(lines[i].tokens));
+  }
+  return {{"label", run.label},
+          {"recipe", run.row.recipe},
+          {"weights", run.row.weights},
+          {"scope", run.row.scope},
+          {"path", run.row.path},
+          {"baseline", run.row.baseline()},
+          {"recorded", lines.size()},
+          {"step", step},
+          {"tokens", tokens},
+          {"seconds", column(lines, kept, [](const StepLine& l) { return Number(l.seconds); })},
+          {"loss", column(lines, kept, [](const StepLine& l) { return l.loss; })},
+          {"grad_norm", column(lines, kept, [](const StepLine& l) { return l.grad_norm; })},
+          {"lr", column(lines, kept, [](const StepLine& l) { return l.lr; })},
+          {"tokens_per_s", column(lines, kept, [](const StepLine& l) { return l.tokens_per_s; })},
+          {"eval", eval_json(run.metrics.evals)},
+          {"quantization", quantization_json(run.metrics.quantization)}};
+}
+
+}  // namespace
+
+Json rounded(const Number& value, int digits) {
+  if (!value || !std::isfinite(*value)) return nullptr;
+  const double figure = std::strtod(fmt::format("{:.{}g}", *value, digits).c_str(), nullptr);
+  if (figure == std::floor(figure) && std::abs(figure) < 1e15) return static_cast<int64_t>(figure);
+  return figure;
+}
+
+std::vector<size_t> thinned(const std::vector<StepLine>& lines, size_t limit) {
+  std::vector<size_t> kept;
+  if (lines.size() <= limit) {
+    for (size_t i = 0; i < lines.size(); ++i) kept.push_back(i);
+    return kept;
+  }
+  const size_t stretches = std::max<size_t>(1, (limit - 2) / 4);
+  std::set<size_t> chosen = {0, lines.size() - 1};
+  for (size_t s = 0; s < stretches; ++s) {
+    const size_t begin = s * lines.size() / stretches, end = (s + 1) * lines.size() / stretches;
+    size_t low = begin, high = begin, gradient = begin, slow = begin;
+    for (size_t i = begin; i < end; ++i) {
+      if (lines[i].loss < lines[low].loss) low = i;
+      if (lines[i].loss > lines[high].loss) high = i;
+      if (lines[i].grad_norm > lines[gradient].grad_norm) gradient = i;
+      if (lines[i].tokens_per_s < lines[slow].tokens_per_s) slow = i;
+    }
+    chosen.insert({low, high, gradient, slow});
+  }
+  return {chosen.begin(), chosen.end()};
+}
+
+Json page_data(const ReportData& data) {
+  Json series = Json::array();
+  for (const Run& run : data.runs) series.push_back(series_json(run));
+  return {{"compare", data.compare.has_value()}, {"series", series}};
+}
+
+}  // namespace mantissa::report
