@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <cstring>
-#include <map>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -13,12 +13,20 @@ namespace {
 
 // A number in dictd's base 64, most significant digit first; false on another character, none, or more than 2^60.
 bool parse_digits(std::string_view text, uint64_t& value) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   value = 0;
   if (text.empty() || text.size() > 10) return false;
   for (const char c : text) {
-    const size_t digit = kDigits.find(c);
-    if (digit == std::string_view::npos) return false;
+    uint64_t digit = 0;
+    if (c >= 'A' && c <= 'Z')
+      digit = static_cast<uint64_t>(c - 'A');
+    else if (c >= 'a' && c <= 'z')
+      digit = static_cast<uint64_t>(c - 'a') + 26;
+    else if (c >= '0' && c <= '9')
+      digit = static_cast<uint64_t>(c - '0') + 52;
+    else if (c == '+' || c == '/')
+      digit = c == '+' ? 62 : 63;
+    else
+      return false;
     value = value * 64 + digit;
   }
   return true;
@@ -45,25 +53,37 @@ struct Entry {
   bool about = false;  // a headword from "00-" on names it
 };
 
+// The entries in the order of the data; a place that several headwords name is one entry.
 std::vector<Entry> read_index(const InputText& index, const std::string& path, uint64_t data_size) {
-  std::map<std::pair<uint64_t, uint64_t>, Entry> entries;
+  std::vector<Entry> entries;
   std::string_view rest = index.text();
   for (int64_t number = 1; !rest.empty(); ++number) {
     const size_t end = rest.find('\n');
-    const std::vector<std::string> fields = split(rest.substr(0, end), '\t');
+    const std::string_view line = rest.substr(0, end);
     rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
-    Entry entry{.line = number};
-    if (fields.size() < 3 || !parse_digits(fields[1], entry.offset) || !parse_digits(fields[2], entry.length))
+    Entry entry{.line = number, .about = line.starts_with("00-") || line.starts_with("00database")};
+    const size_t first = line.find('\t');
+    const size_t second = first == std::string_view::npos ? first : line.find('\t', first + 1);
+    // A fourth field, the headword as it is to be shown, is allowed.
+    if (second == std::string_view::npos || !parse_digits(line.substr(first + 1, second - first - 1), entry.offset) ||
+        !parse_digits(line.substr(second + 1, line.find('\t', second + 1) - second - 1), entry.length))
       fail(Exit::kInput, "{}:{}: expected headword, offset and length in base64 digits, parted by tabs", path, number);
     if (entry.offset > data_size || entry.length > data_size - entry.offset)
-      fail(Exit::kInput, "{}:{}: entry at {} of {} bytes passes the end of the data ({} bytes)", path, number, entry.offset,
-           entry.length, data_size);
-    Entry& kept = entries.try_emplace({entry.offset, entry.length}, entry).first->second;
-    kept.about = kept.about || fields[0].starts_with("00-") || fields[0].starts_with("00database");
+      fail(Exit::kInput, "{}:{}: entry of {} bytes at {} passes the end of the data ({} bytes)", path, number, entry.length,
+           entry.offset, data_size);
+    entries.push_back(entry);
   }
-  std::vector<Entry> list;
-  for (const auto& [place, entry] : entries) list.push_back(entry);
-  return list;
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return std::tie(a.offset, a.length, a.line) < std::tie(b.offset, b.length, b.line);
+  });
+  std::vector<Entry> unique;
+  for (const Entry& entry : entries) {
+    if (!unique.empty() && unique.back().offset == entry.offset && unique.back().length == entry.length)
+      unique.back().about = unique.back().about || entry.about;
+    else
+      unique.push_back(entry);
+  }
+  return unique;
 }
 
 }  // namespace
