@@ -20,8 +20,8 @@ class FlagFields final : public config::Fields {
   explicit FlagFields(CLI::App& app) : app_(app) {}
 
   void text(std::string_view key, std::string& value, std::string_view help) override { add(key, value, help); }
-  void choice(std::string_view key, std::string& value, std::vector<std::string> allowed,
-              std::string_view help) override {
+  void choice(std::string_view key, std::string& value, std::vector<std::string> allowed, std::string_view help,
+              std::string_view) override {
     add(key, value, help)->check(CLI::IsMember(std::move(allowed)));
   }
   void number(std::string_view key, double& value, std::string_view help, config::Range range) override {

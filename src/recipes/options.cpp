@@ -28,7 +28,8 @@ class Collector final : public config::Fields {
   std::map<std::string, std::string> values;
 
   void text(std::string_view key, std::string& value, std::string_view) override { put(key, value); }
-  void choice(std::string_view key, std::string& value, std::vector<std::string>, std::string_view) override {
+  void choice(std::string_view key, std::string& value, std::vector<std::string>, std::string_view,
+              std::string_view) override {
     put(key, value);
   }
   void number(std::string_view key, double& value, std::string_view, config::Range) override {
