@@ -2,20 +2,21 @@
 
 #include <chrono>
 
-#include "ops/cpu/gemm/plain.h"
+#include "ops/gemm_candidates.h"
 #include "ops/gemm_problem.h"
 
 namespace mantissa {
 
 void gemm(Exec& exec, const GemmDesc& desc) {
   const GemmProblem problem = normalise(desc);
-  check(problem.k * 4 <= Exec::kThreadScratch, "gemm: K is {}, expected at most {}", problem.k, Exec::kThreadScratch / 4);
-  MANTISSA_CPU_CALL(exec, gemm_plain, exec, problem);
+  const GemmCandidate& candidate = choose_gemm(exec, problem);
+  candidate.run(exec, candidate.engine, problem);
 }
 
 GemmChoice explain_gemm(const Exec& exec, const GemmDesc& desc) {
-  normalise(desc);
-  return {name_of(exec.isa()), {}};
+  GemmChoice choice;
+  choice.taken = choose_gemm(exec, normalise(desc), &choice.refused).name;
+  return choice;
 }
 
 double measure_gemm_rate(Exec& exec, DType dtype, int64_t m, int64_t n, int64_t k, double seconds) {

@@ -1,9 +1,9 @@
 #include "ops/gemm_problem.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
-#include "base/parallel.h"
 #include "ops/cpu/gemm/decode.h"
 
 namespace mantissa {
@@ -39,7 +39,7 @@ GemmOperand operand_of(const char* name, const GemmSide& side, Recipe recipe) {
   check(static_cast<bool>(data), "gemm: {} has no data", name);
   const int64_t rows = data.rows(), cols = data.cols();
   GemmOperand x{.data = data.data, .dtype = data.dtype, .transposed = side.transposed,
-                .outer = side.transposed ? cols : rows, .k = side.transposed ? rows : cols,
+                .outer = side.transposed ? cols : rows, .k = side.transposed ? rows : cols, .stride = cols,
                 .scales = nullptr, .scale_dtype = DType::kF32, .scale_rows = 1, .scale_cols = 1, .scale_stride = 0};
   if (!side.scale) {
     check(data.dtype == DType::kF32 || data.dtype == DType::kBF16, "gemm: {} is {}, expected f32 or bf16 of a plain side",
@@ -72,7 +72,7 @@ GemmOperand operand_of(const char* name, const GemmSide& side, Recipe recipe) {
 bool block_leaves_bf16(const GemmOperand& x, float scale, int64_t row0, int64_t rows, int64_t col0, int64_t cols) {
   for (int64_t r = row0; r < row0 + rows; ++r)
     for (int64_t c = col0; c < col0 + cols; ++c) {
-      const float code = element_at(x.data, x.dtype, r * x.cols() + c);
+      const float code = element_at(x.data, x.dtype, r * x.stride + c);
       const float value = std::fabs(code * scale);
       if (code != 0 && !(value >= 0x1p-126f && value <= 0x1.fep127f)) return true;
     }
@@ -83,7 +83,7 @@ bool block_leaves_bf16(const GemmOperand& x, float scale, int64_t row0, int64_t 
 constexpr float kSafeLow = 0x1p-110f, kSafeHigh = 0x1p111f;
 
 bool leaves_bf16(const GemmOperand& x) {
-  const int64_t rows = x.transposed ? x.k : x.outer, cols = x.cols();
+  const int64_t rows = x.transposed ? x.k : x.outer, cols = x.stride;
   const int64_t blocks = ceil_div(rows, x.scale_rows) * x.scale_stride;
   const uint8_t* bytes = static_cast<const uint8_t*>(x.scales);
   for (int64_t i = 0; i < blocks; ++i) {

@@ -1,33 +1,262 @@
-#include "ops/gemm.h"
-
+// Every candidate that the machine has against double arithmetic; errors are in units of their bound.
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <random>
+#include <cstdlib>
+
+#include "base/parallel.h"
+#include "ops/cpu_features.h"
+#include "tests/ops/gemm_case.h"
 
 namespace mantissa {
 namespace {
 
-// c = a bᵀ in double from F32 data.
-TEST(Gemm, PlainProductAgreesWithDouble) {
+using test::Product;
+using test::Side;
+
+void expect_right(Exec& exec, const Product& p, const std::string& what) {
+  const test::Exact exact = test::exact_sums(p);
+  for (const GemmCandidate* candidate : test::candidates_for(exec, p)) {
+    const double error = test::worst_error(p, exact, test::run_product(exec, *candidate, p));
+    EXPECT_LT(error, 1) << candidate->name << ", " << what << ", m n k " << p.m << " " << p.n << " " << p.k << ", c "
+                        << name_of(p.c_dtype) << ", bias " << p.bias << ", beta " << p.beta;
+  }
+}
+
+TEST(Gemm, NamesTheCandidatesOfThisMachine) {
+  Exec exec;
+  std::string have;
+  for (const GemmCandidate& candidate : gemm_candidates())
+    if (candidate.missing(exec).empty()) have += std::string(candidate.name) + " ";
+  EXPECT_TRUE(have.ends_with("base "));
+  std::printf("candidates: %s(amx: %s)\n", have.c_str(), cpu_features().amx_bf16 ? "yes" : cpu_features().amx_absence);
+}
+
+TEST(Gemm, PlainSidesOfEveryLayoutAndRaggedSize) {
   Exec exec;
   std::mt19937 random(1);
-  std::normal_distribution<float> normal;
-  const int64_t m = 33, n = 17, k = 100;
-  std::vector<float> a(m * k), b(n * k), c(m * n, 1.0f), bias(n);
-  for (auto* v : {&a, &b, &bias})
-    for (float& x : *v) x = normal(random);
-  gemm(exec, {.a = GemmSide::plain({a.data(), DType::kF32, {m, k}}),
-              .b = GemmSide::plain({b.data(), DType::kF32, {n, k}}),
-              .c = {c.data(), DType::kF32, {m, n}},
-              .bias = {bias.data(), DType::kF32, {n}},
-              .beta = 1});
-  for (int64_t i = 0; i < m; ++i)
-    for (int64_t j = 0; j < n; ++j) {
-      double want = 1 + bias[j];
-      for (int64_t p = 0; p < k; ++p) want += double{a[i * k + p]} * b[j * k + p];
-      ASSERT_NEAR(c[i * n + j], want, 1e-4);
+  const int64_t sizes[] = {1, 3, 17, 33, 100};
+  int turn = 0;
+  for (DType dtype : {DType::kF32, DType::kBF16})
+    for (bool a_transposed : {false, true})
+      for (bool b_transposed : {false, true})
+        for (int64_t m : sizes)
+          for (int64_t n : sizes)
+            for (int64_t k : {int64_t{1}, int64_t{33}, int64_t{100}}) {
+              const Side a = test::plain_side(random, dtype, m, k, a_transposed);
+              const Side b = test::plain_side(random, dtype, n, k, b_transposed);
+              ++turn;  // dtype of c, bias and beta in all combinations over the sizes
+              expect_right(exec, {a, b, m, n, k, turn & 1 ? DType::kBF16 : DType::kF32, (turn & 2) != 0, turn & 4 ? 1.0f : 0.0f},
+                           std::string(name_of(dtype)) + (a_transposed ? " aT" : " a") + (b_transposed ? " bT" : " b"));
+            }
+}
+
+TEST(Gemm, EveryEpilogue) {
+  Exec exec;
+  std::mt19937 random(2);
+  const int64_t m = 70, n = 256, k = 300;
+  for (DType dtype : {DType::kF32, DType::kBF16}) {
+    const Side a = test::plain_side(random, dtype, m, k, false), b = test::plain_side(random, dtype, n, k, false);
+    for (DType c : {DType::kF32, DType::kBF16})
+      for (bool bias : {false, true})
+        for (float beta : {0.0f, 1.0f}) expect_right(exec, {a, b, m, n, k, c, bias, beta}, name_of(dtype));
+  }
+}
+
+TEST(Gemm, MixedPlainSidesMultiplyInF32) {
+  Exec exec;
+  std::mt19937 random(3);
+  const Side a = test::plain_side(random, DType::kF32, 40, 64, false), b = test::plain_side(random, DType::kBF16, 50, 64, true);
+  expect_right(exec, {a, b, 40, 50, 64}, "f32 x bf16");
+}
+
+TEST(Gemm, LongContractionsAreCutAndStillRight) {
+  Exec exec;
+  std::mt19937 random(4);
+  for (DType dtype : {DType::kF32, DType::kBF16})
+    for (int64_t k : {2000, 40000}) {
+      const Side a = test::plain_side(random, dtype, 50, k, true), b = test::plain_side(random, dtype, 70, k, true);
+      expect_right(exec, {a, b, 50, 70, k, DType::kF32, true, 1}, name_of(dtype));
     }
+}
+
+TEST(Gemm, WideOutputsAreCutToTheScratch) {
+  Exec exec(detect_isa(), int64_t{1} << 20);
+  std::mt19937 random(5);
+  const int64_t m = 40, n = 3000, k = 520;
+  const Side a = test::plain_side(random, DType::kBF16, m, k, false), b = test::plain_side(random, DType::kBF16, n, k, false);
+  expect_right(exec, {a, b, m, n, k, DType::kBF16}, "bf16");
+}
+
+struct Format {
+  const char* name;
+  QuantFormat a, b;
+};
+
+const Format kFormats[] = {
+    {"fp8 tensor", {DType::kE4M3, ScaleRule::kGiven, Blocking::kTensor}, {DType::kE5M2, ScaleRule::kGiven, Blocking::kTensor}},
+    {"fp8 blockwise 1D 2D", {DType::kE4M3, ScaleRule::kCurrent, Blocking::kRow, 128}, {DType::kE4M3, ScaleRule::kCurrent, Blocking::kTile, 128}},
+    {"fp8 blockwise 2D 1D", {DType::kE4M3, ScaleRule::kCurrent, Blocking::kTile, 128}, {DType::kE5M2, ScaleRule::kCurrent, Blocking::kRow, 128}},
+    {"fp8 blockwise 1D 1D", {DType::kE5M2, ScaleRule::kCurrent, Blocking::kRow, 128}, {DType::kE4M3, ScaleRule::kCurrent, Blocking::kRow, 128}},
+    {"fp8 blockwise pow2", {DType::kE4M3, ScaleRule::kCurrentPow2, Blocking::kRow, 128}, {DType::kE4M3, ScaleRule::kCurrentPow2, Blocking::kTile, 128}},
+    {"mxfp8", {DType::kE4M3, ScaleRule::kE8M0, Blocking::kRow, 32}, {DType::kE5M2, ScaleRule::kE8M0, Blocking::kRow, 32}},
+    {"mxfp8 tiles", {DType::kE5M2, ScaleRule::kE8M0, Blocking::kRow, 32}, {DType::kE4M3, ScaleRule::kE8M0, Blocking::kTile, 32}},
+    {"nvfp4", {DType::kE2M1, ScaleRule::kNvfp4, Blocking::kRow, 16}, {DType::kE2M1, ScaleRule::kNvfp4, Blocking::kTile, 16}},
+};
+
+TEST(Gemm, QuantizedSidesOfEveryFormat) {
+  Exec exec;
+  std::mt19937 random(6);
+  for (const Format& format : kFormats)
+    for (int64_t k : {16, 48, 320, 1040})
+      for (auto [m, n] : {std::pair<int64_t, int64_t>{33, 50}, {50, 100}})
+        for (bool transposed : {false, true}) {
+          const bool may = format.b.blocking != Blocking::kRow;
+          const Side a = test::quantized_side(random, format.a, m, k, false);
+          const Side b = test::quantized_side(random, format.b, n, k, transposed && may);
+          expect_right(exec, {a, b, m, n, k, k % 32 ? DType::kBF16 : DType::kF32, m == 33, transposed ? 1.0f : 0.0f},
+                       std::string(format.name) + (transposed && may ? " bT" : ""));
+        }
+}
+
+TEST(Gemm, TransposedCodesOnBothSides) {
+  Exec exec;
+  std::mt19937 random(7);
+  const QuantFormat e4m3{DType::kE4M3, ScaleRule::kGiven, Blocking::kTensor}, e5m2{DType::kE5M2, ScaleRule::kGiven, Blocking::kTensor};
+  for (int64_t k : {17, 256}) {
+    const Side a = test::quantized_side(random, e5m2, 100, k, true), b = test::quantized_side(random, e4m3, 64, k, true);
+    expect_right(exec, {a, b, 100, 64, k, DType::kF32, false, 1}, "wgrad");
+  }
+}
+
+// Every code, exactly: products with 1 on the other side are the decoded values.
+TEST(Gemm, EveryCodeIsDecodedExactly) {
+  Exec exec;
+  std::mt19937 random(8);
+  for (const Format& format : kFormats) {
+    if (format.a.blocking == Blocking::kTensor) continue;
+    const int64_t m = 64, k = 256, n = 256;
+    Side a = test::quantized_side(random, format.a, m, k, false);
+    QuantFormat one = format.a;
+    Side b = test::quantized_side(random, one, n, k, false);
+    const bool fp4 = one.element == DType::kE2M1;
+    const uint8_t unit = fp4 ? 2 : one.element == DType::kE4M3 ? 0x38 : 0x3c;
+    std::fill(b.data.begin(), b.data.end(), uint8_t{0});
+    for (int64_t i = 0; i < n; ++i)  // the identity
+      b.data[static_cast<size_t>(fp4 ? (i * k + i) / 2 : i * k + i)] = static_cast<uint8_t>(fp4 ? unit << (i % 2 * 4) : unit);
+    for (int64_t i = 0; i < b.codes->scale_inv.count(); ++i) {
+      if (b.codes->scale_inv.dtype == DType::kF32)
+        reinterpret_cast<float*>(b.scales.data())[i] = 1;
+      else
+        b.scales[static_cast<size_t>(i)] = fp4 ? 0x38 : 127;
+    }
+    *a.amax = 2688.0f, *b.amax = 2688.0f;
+    const Product p{a, b, m, n, k};
+    for (const GemmCandidate* candidate : test::candidates_for(exec, p)) {
+      const std::vector<float> c = test::run_product(exec, *candidate, p);
+      for (int64_t i = 0; i < m; ++i)
+        for (int64_t j = 0; j < n; ++j) {
+          const double want = a.value(i, j) * (fp4 ? double{2688.0f * 2688.0f * std::bit_cast<float>(0x34149B93u)} : 1);
+          ASSERT_EQ(c[static_cast<size_t>(i * n + j)], static_cast<float>(want)) << candidate->name << " " << format.name;
+        }
+    }
+  }
+}
+
+TEST(Gemm, ExtremeExponentsMultiplyInF32) {
+  Exec exec;
+  std::mt19937 random(9);
+  const QuantFormat mx{DType::kE4M3, ScaleRule::kE8M0, Blocking::kRow, 32};
+  const int64_t m = 20, n = 33, k = 96;
+  const Side low = test::quantized_side(random, mx, m, k, false, -122), high = test::quantized_side(random, mx, n, k, false, 60);
+  const Product p{low, high, m, n, k};
+  std::vector<float> c(m * n);
+  const GemmDesc desc{.a = low.view, .b = high.view, .c = {c.data(), DType::kF32, {m, n}}, .bias = {}};
+  EXPECT_EQ(normalise(desc).math, GemmMath::kF32);
+  expect_right(exec, p, "2^-122 x 2^60");
+  // Zero codes under the smallest scale are exact in BF16.
+  Side zero = test::quantized_side(random, mx, m, k, false);
+  std::fill(zero.data.begin(), zero.data.end(), uint8_t{0x80});
+  std::fill(zero.scales.begin(), zero.scales.end(), uint8_t{0});
+  EXPECT_EQ(normalise({.a = zero.view, .b = high.view, .c = desc.c, .bias = {}}).math, GemmMath::kBF16);
+}
+
+TEST(Gemm, Nvfp4OfZeroAmaxIsZero) {
+  Exec exec;
+  std::mt19937 random(10);
+  const QuantFormat fp4{DType::kE2M1, ScaleRule::kNvfp4, Blocking::kRow, 16};
+  const Side a = test::quantized_side(random, fp4, 16, 64, false), b = test::quantized_side(random, fp4, 16, 64, false);
+  *a.amax = 0;
+  const Product p{a, b, 16, 16, 64};
+  for (const GemmCandidate* candidate : test::candidates_for(exec, p))
+    for (float x : test::run_product(exec, *candidate, p)) ASSERT_EQ(x, 0.0f) << candidate->name;
+}
+
+#ifdef _OPENMP
+TEST(Gemm, ResultsDoNotDependOnThreads) {
+  std::mt19937 random(11);
+  const int64_t m = 200, n = 310, k = 700;
+  const int before = omp_get_max_threads();
+  for (DType dtype : {DType::kF32, DType::kBF16}) {
+    const Side a = test::plain_side(random, dtype, m, k, false), b = test::plain_side(random, dtype, n, k, true);
+    const Product p{a, b, m, n, k};
+    std::vector<std::vector<float>> first;
+    for (int threads : {1, 2, 3, 5}) {
+      omp_set_num_threads(threads);
+      Exec exec;
+      size_t i = 0;
+      for (const GemmCandidate* candidate : test::candidates_for(exec, p)) {
+        std::vector<float> c = test::run_product(exec, *candidate, p);
+        if (threads == 1)
+          first.push_back(std::move(c));
+        else
+          EXPECT_EQ(c, first[i]) << candidate->name << " with " << threads << " threads";
+        ++i;
+      }
+    }
+  }
+  omp_set_num_threads(before);
+}
+#endif
+
+TEST(Gemm, ExplainsItsChoiceAndObeysTheVariable) {
+  Exec exec;
+  std::mt19937 random(12);
+  const Side a = test::plain_side(random, DType::kBF16, 8, 32, false), b = test::plain_side(random, DType::kBF16, 8, 32, false);
+  std::vector<float> c(64);
+  const GemmDesc desc{.a = a.view, .b = b.view, .c = {c.data(), DType::kF32, {8, 8}}, .bias = {}};
+  setenv("MANTISSA_GEMM", "base", 1);
+  const GemmChoice choice = explain_gemm(exec, desc);
+  EXPECT_EQ(choice.taken, "base");
+  EXPECT_EQ(choice.refused.size(), gemm_candidates().size() - 1);
+  EXPECT_STREQ(tile_kernel(exec, GemmMath::kBF16).name, "base");
+  setenv("MANTISSA_GEMM", "cublas", 1);
+  EXPECT_THROW(gemm(exec, desc), Error);
+  for (const GemmCandidate& candidate : gemm_candidates()) {
+    if (candidate.missing(exec).empty()) continue;
+    setenv("MANTISSA_GEMM", candidate.name, 1);
+    try {
+      gemm(exec, desc);
+      ADD_FAILURE() << candidate.name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Exit::kUnavailable);
+    }
+  }
+  unsetenv("MANTISSA_GEMM");
+}
+
+TEST(Gemm, RefusesWhatDoesNotFit) {
+  Exec exec;
+  std::mt19937 random(13);
+  const Side a = test::plain_side(random, DType::kBF16, 8, 32, false), b = test::plain_side(random, DType::kBF16, 8, 31, false);
+  std::vector<float> c(64);
+  const Tensor out{c.data(), DType::kF32, {8, 8}};
+  EXPECT_THROW(gemm(exec, {.a = a.view, .b = b.view, .c = out, .bias = {}}), Error);
+  const Side q = test::quantized_side(random, {DType::kE4M3, ScaleRule::kE8M0, Blocking::kRow, 32}, 8, 32, false);
+  EXPECT_THROW(gemm(exec, {.a = a.view, .b = q.view, .c = out, .bias = {}}), Error);
+  GemmSide sideways = q.view;
+  sideways.transposed = true;
+  EXPECT_THROW(gemm(exec, {.a = sideways, .b = sideways, .c = out, .bias = {}}), Error);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 namespace mantissa {
 
-// Arithmetic of the micro-kernel: what panels hold. Accumulation is FP32 in both.
+// What panels hold and the micro-kernel multiplies. Accumulation is FP32 in both.
 enum class GemmMath : uint8_t { kF32, kBF16 };
 
 // Where the scales of quantized sides enter.
@@ -21,16 +21,21 @@ enum class GemmScaling : uint8_t {
 // One side in memory, [outer, k] or, transposed, [k, outer]; "row" and "col" below are those of the data as stored.
 struct GemmOperand {
   const void* data;
-  DType dtype;          // F32, BF16, or codes
+  DType dtype;           // F32, BF16, or codes
   bool transposed;
   int64_t outer, k;
-  const void* scales;   // block scales, null without
-  DType scale_dtype;    // F32, E8M0 or E4M3
-  int64_t scale_rows;   // data rows that share a scale: 1 or the block
-  int64_t scale_cols;   // data columns that share a scale
-  int64_t scale_stride; // scales of a row of blocks
+  int64_t stride;        // elements between rows
+  const void* scales;    // block scales, null without
+  DType scale_dtype;     // F32, E8M0 or E4M3
+  int64_t scale_rows;    // data rows that share a scale: 1 or the block
+  int64_t scale_cols;    // data columns that share a scale
+  int64_t scale_stride;  // scales of a row of blocks
 
-  MANTISSA_HD int64_t cols() const { return transposed ? outer : k; }
+  // The scale of outer row `o` at position `at` along K.
+  MANTISSA_HD int64_t scale_index(int64_t o, int64_t at) const {
+    const int64_t row = transposed ? at : o, col = transposed ? o : at;
+    return row / scale_rows * scale_stride + col / scale_cols;
+  }
 };
 
 // c[M,N] = alpha * a · bᵀ + bias + c_old if `accumulate`.
