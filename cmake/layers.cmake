@@ -43,6 +43,12 @@ function(mantissa_cpu_kernels)
 endfunction()
 
 mantissa_layer(base mantissa_fmt mantissa_yaml nlohmann_json::nlohmann_json OpenMP::OpenMP_CXX Threads::Threads)
+# The commit that run.json records.
+add_custom_target(mantissa_commit BYPRODUCTS ${CMAKE_BINARY_DIR}/generated/commit.h
+  COMMAND ${CMAKE_COMMAND} -DSOURCE=${CMAKE_SOURCE_DIR} -DOUT=${CMAKE_BINARY_DIR}/generated/commit.h
+    -P ${CMAKE_SOURCE_DIR}/cmake/commit.cmake)
+add_dependencies(mantissa_base mantissa_commit)
+target_include_directories(mantissa_base PRIVATE ${CMAKE_BINARY_DIR}/generated)
 mantissa_layer(numerics mantissa_base)
 mantissa_layer(tensor mantissa_numerics)
 mantissa_layer(ops mantissa_tensor)

@@ -5,4 +5,7 @@ namespace mantissa {
 
 inline constexpr const char* kVersion = "0.1.0";
 
+// Commit of the build, "+changes" behind it where sources differed; "unknown" outside a checkout.
+const char* commit();
+
 }  // namespace mantissa

@@ -14,6 +14,8 @@ struct RopeScaling {
   std::string type = "default";
   double factor = 1, low_freq_factor = 1, high_freq_factor = 4;
   int64_t original_max_position_embeddings = 8192;
+
+  bool operator==(const RopeScaling&) const = default;
 };
 
 struct ModelConfig {
@@ -35,6 +37,8 @@ struct ModelConfig {
   void describe(config::Fields& fields);
   // Fills derived values and throws Exit::kUsage when dimensions contradict each other.
   void resolve();
+
+  bool operator==(const ModelConfig&) const = default;
 
   HeadLayout heads() const { return {num_attention_heads, num_key_value_heads, head_dim}; }
 };

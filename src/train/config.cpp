@@ -64,7 +64,11 @@ void TrainConfig::describe(config::Fields& fields) {
 }
 
 void TrainConfig::resolve() {
-  if (!model_init.empty()) model = read_hf_config(model_init);
+  if (!model_init.empty()) {
+    if (model != ModelConfig{})
+      fail(Exit::kUsage, "model: init {} gives the sizes; leave the other keys of the section out", model_init);
+    model = read_hf_config(model_init);
+  }
   model.resolve();
   precision.validate();
   for (const std::string& weights : compare.weights)

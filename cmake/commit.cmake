@@ -1,0 +1,18 @@
+# Writes OUT with the commit of SOURCE, only when it changed. Run by every build.
+execute_process(COMMAND git -C ${SOURCE} rev-parse --short=12 HEAD OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE
+  ERROR_QUIET RESULT_VARIABLE failed)
+if(failed)
+  set(commit "unknown")
+else()
+  execute_process(COMMAND git -C ${SOURCE} diff --quiet HEAD -- src cmake CMakeLists.txt RESULT_VARIABLE changed ERROR_QUIET)
+  if(changed)
+    string(APPEND commit "+changes")
+  endif()
+endif()
+set(text "#define MANTISSA_COMMIT \"${commit}\"\n")
+if(EXISTS ${OUT})
+  file(READ ${OUT} before)
+endif()
+if(NOT "${before}" STREQUAL "${text}")
+  file(WRITE ${OUT} "${text}")
+endif()

@@ -1,0 +1,212 @@
+#include "train/compare.h"
+
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/machine.h"
+#include "base/version.h"
+
+namespace mantissa {
+namespace {
+
+const char* kScopes[] = {"linear", "linear+logits", "linear+logits+norm"};
+
+// The recipe that the others are measured against: the first of 16 bits.
+std::string baseline_recipe() {
+  for (const RecipeEntry& entry : recipe_table())
+    if (entry.bits == 16) return entry.name;
+  fail(Exit::kInternal, "no recipe of 16 bits");
+}
+
+// What two starts must share to be one comparison.
+std::string identity(const TrainConfig& config) {
+  TrainConfig c = config;
+  c.run.dir.clear();
+  c.log.console = true;
+  return config::dump([&c](config::Fields& f) { c.describe(f); });
+}
+
+Json read_rows(const std::string& path) {
+  if (!exists(path)) return Json::array();
+  const Json json = read_json(path);
+  if (!json.contains("rows") || !json["rows"].is_array()) fail(Exit::kInput, "{}: no list of rows", path);
+  return json["rows"];
+}
+
+const Json* find_row(const Json& rows, const std::string& name) {
+  for (const Json& row : rows)
+    if (row.value("name", "") == name) return &row;
+  return nullptr;
+}
+
+double mean(const std::vector<double>& x) {
+  double sum = 0;
+  for (double v : x) sum += v;
+  return sum / static_cast<double>(x.size());
+}
+
+Json spread(const std::vector<double>& x) {
+  if (x.size() < 2) return nullptr;
+  const double m = mean(x);
+  double sum = 0;
+  for (double v : x) sum += (v - m) * (v - m);
+  return std::sqrt(sum / static_cast<double>(x.size() - 1));
+}
+
+Json number(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
+
+Json row_json(const CompareRowSpec& spec, const std::vector<RunResult>& repeats) {
+  const auto over = [&](double RunResult::*field) {
+    std::vector<double> values;
+    for (const RunResult& r : repeats) values.push_back(r.*field);
+    return values;
+  };
+  const auto average = [&](double RunResult::*field) { return number(mean(over(field))); };
+  double seconds = 0;
+  for (const RunResult& r : repeats) seconds += r.seconds;
+  return {{"name", spec.name},
+          {"weights", spec.weights},
+          {"recipe", spec.recipe},
+          {"scope", spec.scope},
+          {"loss", average(&RunResult::loss)},
+          {"eval_loss", average(&RunResult::eval_loss)},
+          {"delta_loss", nullptr},
+          {"loss_spread", spread(over(&RunResult::loss))},
+          {"losses", over(&RunResult::loss)},
+          {"tokens_per_s", average(&RunResult::tokens_per_s)},
+          {"mfu", average(&RunResult::mfu)},
+          {"nanogpt_legacy_v1", average(&RunResult::nanogpt_legacy_v1)},
+          {"combined_formula_v2", average(&RunResult::combined_formula_v2)},
+          {"component_summation_v2025", average(&RunResult::component_summation_v2025)},
+          {"memory_pct", repeats.front().memory_pct},
+          {"path", repeats.front().path},
+          {"seconds", seconds},
+          {"dir", spec.dir}};
+}
+
+// delta_loss of every row whose baseline has ended.
+void fill_deltas(Json& rows) {
+  for (Json& row : rows)
+    for (const Json& base : rows)
+      if (base["scope"] == "none" && base["weights"] == row["weights"] && base["loss"].is_number() && row["loss"].is_number())
+        row["delta_loss"] = row["loss"].get<double>() - base["loss"].get<double>();
+}
+
+// Datasets by seed: packing and order are seeded.
+class Datasets {
+ public:
+  explicit Datasets(const DataConfig& config) : config_(config) {}
+  const Dataset& of(int64_t seed) {
+    auto found = sets_.find(seed);
+    if (found == sets_.end())
+      found = sets_.emplace(seed, std::make_unique<Dataset>(Dataset::load(config_, static_cast<uint64_t>(seed)))).first;
+    return *found->second;
+  }
+
+ private:
+  DataConfig config_;
+  std::map<int64_t, std::unique_ptr<Dataset>> sets_;
+};
+
+MachineRates recorded_rates(const std::string& path) {
+  const Json json = read_json(path);
+  const Json& rates = member(member(json, "machine", path), "gemm_gflops", path);
+  return {member(rates, "bf16", path).get<double>(), member(rates, "f32", path).get<double>()};
+}
+
+}  // namespace
+
+std::vector<CompareRowSpec> compare_rows(const TrainConfig& config) {
+  std::vector<CompareRowSpec> rows;
+  const auto add = [&](const std::string& weights, const std::string& recipe, const std::string& scope) {
+    CompareRowSpec row{.weights = weights, .recipe = recipe, .scope = scope};
+    row.name = scope == "none" ? fmt::format("{}-{}", weights, recipe) : fmt::format("{}-{}-{}", weights, recipe, scope);
+    row.dir = fmt::format("rows/{:02}-{}", rows.size() + 1, row.name);
+    rows.push_back(row);
+  };
+  for (const std::string& weights : config.compare.weights) add(weights, baseline_recipe(), "none");
+  for (const char* scope : kScopes)
+    for (const std::string& recipe : config.precision.recipes)
+      for (const std::string& weights : config.compare.weights) add(weights, recipe, scope);
+  return rows;
+}
+
+TrainConfig row_config(const TrainConfig& config, const CompareRowSpec& row, int64_t repeat) {
+  TrainConfig c = config;
+  c.precision.weights = row.weights;
+  c.precision.recipe = row.recipe;
+  c.precision.scope = row.scope == "none" ? kScopes[0] : row.scope;
+  c.run.seed += repeat;
+  c.run.name = row.name;
+  c.run.dir = join_path(config.run.folder(), row.dir);
+  if (repeat > 0) c.run.dir += fmt::format("-seed{}", c.run.seed);
+  return c;
+}
+
+bool run_compare(const TrainConfig& config, bool restart, const CompareHooks& hooks) {
+  const std::string folder = config.run.folder();
+  const std::string config_path = join_path(folder, "config.yaml"), path = join_path(folder, "compare.json");
+  const std::vector<CompareRowSpec> specs = compare_rows(config);
+  if (restart) {
+    // Only what a comparison wrote is removed.
+    for (const char* name : {"rows", "compare.json", "config.yaml", "report.html"})
+      std::filesystem::remove_all(join_path(folder, name));
+  }
+  if (exists(config_path) && read_text(config_path) != identity(config))
+    fail(Exit::kUsage, "{}: holds a comparison of another config; give another run.dir, or --restart to train anew", folder);
+
+  Json rows = read_rows(path);
+  size_t ended = 0;
+  for (const CompareRowSpec& spec : specs) ended += find_row(rows, spec.name) != nullptr;
+  if (ended == specs.size()) return false;
+
+  Datasets data(config.data);
+  // Every row is checked before the first one trains.
+  const Dataset& first_data = data.of(config.run.seed);
+  for (const CompareRowSpec& spec : specs)
+    in_context(spec.name, [&] { Trainer(row_config(config, spec, 0), first_data, {1, 1}); });
+  const MachineRates rates = exists(path) ? recorded_rates(path) : measure_rates();
+  make_dirs(folder);
+  write_atomic(config_path, identity(config));
+
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const CompareRowSpec& spec = specs[i];
+    const bool done = find_row(rows, spec.name) != nullptr;
+    if (hooks.row_begins) hooks.row_begins(i, specs.size(), spec, done);
+    if (done) continue;
+    std::vector<RunResult> repeats;
+    Json info;
+    for (int64_t repeat = 0; repeat < config.compare.seeds; ++repeat) {
+      const TrainConfig c = row_config(config, spec, repeat);
+      Trainer trainer(c, data.of(c.run.seed), rates);
+      if (info.is_null()) info = trainer.info();
+      repeats.push_back(in_context(spec.name, [&] { return trainer.run(c.run.dir, hooks.train); }));
+    }
+    rows.push_back(row_json(spec, repeats));
+    fill_deltas(rows);
+    Json seeds = Json::array();
+    for (int64_t repeat = 0; repeat < config.compare.seeds; ++repeat) seeds.push_back(config.run.seed + repeat);
+    const Json out = {{"version", kVersion},
+                      {"commit", commit()},
+                      {"config", identity(config)},
+                      {"machine", info["machine"]},
+                      {"peak", info["peak"]},
+                      {"flops_per_token", info["flops_per_token"]},
+                      {"data", info["data"]},
+                      {"model", info["model"]},
+                      {"batch", info["batch"]},
+                      {"steps", info["steps"]},
+                      {"seeds", seeds},
+                      {"baseline", "the row without a low-precision recipe and of the same weights"},
+                      {"rows_planned", specs.size()},
+                      {"rows", rows}};
+    write_atomic(path, out.dump(2) + "\n");
+    if (hooks.row_ended) hooks.row_ended();
+  }
+  return true;
+}
+
+}  // namespace mantissa

@@ -1,0 +1,83 @@
+#include "train/run_log.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "train/trainer.h"
+
+namespace mantissa {
+namespace {
+
+// JSON has no NaN or Inf: such a value is null.
+Json number(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
+
+}  // namespace
+
+void RunLog::Close::operator()(std::FILE* f) const { std::fclose(f); }
+
+RunLog::RunLog(const std::string& folder) : folder_(folder) {
+  make_dirs(folder);
+  const std::string path = join_path(folder, "metrics.jsonl");
+  metrics_.reset(std::fopen(path.c_str(), "w"));
+  if (!metrics_) fail(Exit::kStorage, "{}: cannot be written", path);
+}
+
+void RunLog::write_config(const std::string& yaml) { write_atomic(join_path(folder_, "config.yaml"), yaml); }
+void RunLog::write_info(const Json& info) { write_atomic(join_path(folder_, "run.json"), info.dump(2) + "\n"); }
+
+void RunLog::line(const Json& json) {
+  const std::string text = json.dump() + "\n";
+  if (std::fwrite(text.data(), 1, text.size(), metrics_.get()) != text.size() || std::fflush(metrics_.get()) != 0)
+    fail(Exit::kStorage, "{}: writing failed", join_path(folder_, "metrics.jsonl"));
+}
+
+void RunLog::step(const StepReport& r) {
+  line({{"step", r.step},
+        {"tokens", r.tokens},
+        {"seconds", r.seconds},
+        {"loss", number(r.loss)},
+        {"grad_norm", number(r.grad_norm)},
+        {"lr", r.lr},
+        {"tokens_per_s", r.tokens_per_s},
+        {"mfu", r.mfu}});
+}
+
+void RunLog::evaluation(const EvalReport& r) {
+  line({{"step", r.step}, {"tokens", r.tokens}, {"seconds", r.seconds}, {"eval_loss", number(r.loss)}});
+}
+
+void RunLog::quantization(int64_t step, const std::vector<TensorError>& errors) {
+  if (errors.empty()) return;
+  Json list = Json::array();
+  for (const TensorError& e : errors)
+    list.push_back({{"layer", e.layer},
+                    {"tensor", e.tensor},
+                    {"amax", number(e.amax)},
+                    {"scale", number(e.scale)},
+                    {"snr_db", number(e.snr_db)},
+                    {"saturated", e.saturated_share},
+                    {"flushed", e.flushed_share}});
+  line({{"step", step}, {"quantization", std::move(list)}});
+}
+
+void RunLog::finish(const RunResult& result) {
+  write_atomic(join_path(folder_, "result.json"), to_json(result).dump(2) + "\n");
+}
+
+Json to_json(const RunResult& r) {
+  return {{"loss", number(r.loss)},
+          {"eval_loss", number(r.eval_loss)},
+          {"tokens_per_s", r.tokens_per_s},
+          {"mfu", r.mfu},
+          {"nanogpt_legacy_v1", r.nanogpt_legacy_v1},
+          {"combined_formula_v2", r.combined_formula_v2},
+          {"component_summation_v2025", r.component_summation_v2025},
+          {"memory_pct", r.memory_pct},
+          {"path", r.path},
+          {"seconds", r.seconds},
+          {"steps", r.steps},
+          {"tokens", r.tokens}};
+}
+
+}  // namespace mantissa

@@ -1,0 +1,42 @@
+// The files of a run's folder (docs/run_folder.md).
+#pragma once
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "recipes/recipe.h"
+
+namespace mantissa {
+
+struct StepReport;
+struct EvalReport;
+struct RunResult;
+
+class RunLog {
+ public:
+  // Makes the folder; metrics.jsonl begins anew. Exit::kStorage when it cannot be written.
+  explicit RunLog(const std::string& folder);
+
+  void write_config(const std::string& yaml);
+  void write_info(const Json& info);
+  void step(const StepReport& report);
+  void evaluation(const EvalReport& report);
+  void quantization(int64_t step, const std::vector<TensorError>& errors);
+  void finish(const RunResult& result);
+
+ private:
+  void line(const Json& json);
+  struct Close {
+    void operator()(std::FILE* f) const;
+  };
+  std::string folder_;
+  std::unique_ptr<std::FILE, Close> metrics_;
+};
+
+Json to_json(const RunResult& result);
+
+}  // namespace mantissa

@@ -1,0 +1,281 @@
+#include "train/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "base/machine.h"
+#include "base/version.h"
+#include "ops/gemm.h"
+
+namespace mantissa {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+MicroBatch view(const Batch& b) {
+  const auto t = static_cast<int64_t>(b.ids.size());
+  return {{b.ids.data(), DType::kI32, {t}},
+          {b.labels.data(), DType::kI32, {t}},
+          {b.positions.data(), DType::kI32, {t}},
+          {b.segments.data(), DType::kI32, {static_cast<int64_t>(b.segments.size())}}};
+}
+
+// Fills a batch up to `rows` with rows that no loss counts.
+void pad_rows(Batch& b, int64_t rows) {
+  while (b.rows < rows) {
+    for (int32_t i = 0; i < b.sequence_length; ++i) {
+      b.ids.push_back(0);
+      b.labels.push_back(kIgnoredLabel);
+      b.positions.push_back(i);
+    }
+    b.segments.push_back(static_cast<int32_t>(b.ids.size()));
+    ++b.rows;
+  }
+}
+
+std::string now() {
+  const std::time_t t = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&t, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+}  // namespace
+
+MachineRates measure_rates() {
+  Exec exec;
+  constexpr int64_t kSize = 1536;  // M = N = K: large enough for the steady rate, small enough to start at once
+  return {.bf16_gflops = measure_gemm_rate(exec, DType::kBF16, kSize, kSize, kSize, 0.4),
+          .f32_gflops = measure_gemm_rate(exec, DType::kF32, kSize, kSize, kSize, 0.4)};
+}
+
+Trainer::Trainer(const TrainConfig& config, const Dataset& data, const MachineRates& rates)
+    : config_(config), data_(data), rates_(rates), steps_(config.steps(data.tokens(Split::kTrain))) {
+  if (config.model.vocab_size < data.vocab_size())
+    fail(Exit::kUsage, "model.vocab_size: {} is smaller than the tokenizer's {}", config.model.vocab_size, data.vocab_size());
+  config_.schedule.validate(steps_);
+  memory_ = plan_memory(config_, machine().memory_bytes);
+  flops_ = flops_per_token(config_.model, config_.data.sequence_length, data.report().train.segment_length,
+                           parse_recompute(config_.train.recompute));
+  engine_ = std::make_unique<Engine>(config_.model, config_.precision, engine_options(config_, memory_.micro_rows));
+  batches_.resize(static_cast<size_t>(memory_.accumulation));
+  for (Batch& b : batches_) b.reserve(memory_.micro_rows, config_.data.sequence_length);
+  eval_batch_.reserve(memory_.micro_rows, config_.data.sequence_length);
+}
+
+std::string Trainer::path() {
+  for (const Linear* linear : engine_->decoder().linears())
+    if (linear->recipe().info().path != "native") return linear->recipe().info().path;
+  return "native";
+}
+
+double Trainer::low_precision_share() {
+  double low = 0, all = 0;
+  for (const Linear* linear : engine_->decoder().linears()) {
+    const double flops = static_cast<double>(linear->in_features()) * static_cast<double>(linear->out_features());
+    all += flops;
+    if (find_recipe(linear->recipe().info().name).bits < 16) low += flops;
+  }
+  return low / all;
+}
+
+Json Trainer::info() {
+  const Machine m = machine();
+  const DataReport& d = data_.report();
+  const ModelConfig& c = config_.model;
+  Json layers = Json::array(), memory = Json::array(), files = Json::array();
+  for (const Linear* linear : engine_->decoder().linears()) {
+    const RecipeInfo i = linear->recipe().info();
+    layers.push_back({{"name", linear->name()}, {"recipe", i.name}, {"path", i.path}, {"input", i.input}, {"weight", i.weight}, {"grad", i.grad}});
+  }
+  for (const auto& [purpose, bytes] : memory_.ledger.rows()) memory.push_back({{"purpose", purpose}, {"bytes", bytes}});
+  for (const SourceFile& f : d.files) files.push_back({{"path", f.path}, {"bytes", f.bytes}, {"sha256", f.sha256}});
+  return {
+      {"version", kVersion},
+      {"commit", commit()},
+      {"started", now()},
+      {"name", config_.run.name},
+      {"seed", config_.run.seed},
+      {"machine",
+       {{"cpu", m.cpu},
+        {"cores", m.cores},
+        {"threads", engine_->exec().threads()},
+        {"isa", name_of(engine_->exec().isa())},
+        {"features", m.features},
+        {"system", m.system},
+        {"memory_bytes", m.memory_bytes},
+        {"gemm_gflops", {{"bf16", rates_.bf16_gflops}, {"f32", rates_.f32_gflops}}}}},
+      {"model",
+       {{"arch", c.arch},
+        {"init", config_.model_init},
+        {"layers", c.num_hidden_layers},
+        {"hidden", c.hidden_size},
+        {"intermediate", c.intermediate_size},
+        {"heads", c.num_attention_heads},
+        {"kv_heads", c.num_key_value_heads},
+        {"head_dim", c.head_dim},
+        {"vocab", c.vocab_size},
+        {"parameters", engine_->params().count()},
+        {"tied", c.tie_word_embeddings}}},
+      {"precision",
+       {{"weights", config_.precision.weights},
+        {"recipe", config_.precision.recipe},
+        {"scope", config_.precision.scope},
+        {"path", path()},
+        {"low_precision_share", low_precision_share()},
+        {"layers", std::move(layers)}}},
+      {"data",
+       {{"name", d.name},
+        {"version", d.version},
+        {"sha256", d.files.empty() ? "" : d.files.front().sha256},
+        {"files", std::move(files)},
+        {"format", d.format},
+        {"tokenizer", d.tokenizer},
+        {"documents", d.train.documents},
+        {"tokens", d.train.tokens},
+        {"rows", d.train.rows},
+        {"validation_rows", d.validation.rows},
+        {"sequence_length", config_.data.sequence_length},
+        {"segment_length", d.train.segment_length},
+        {"unigram_entropy_nats", d.unigram_entropy}}},
+      {"batch",
+       {{"tokens", config_.batch.tokens}, {"micro_batch", memory_.micro_rows}, {"accumulation", memory_.accumulation}}},
+      {"steps", steps_},
+      {"flops_per_token",
+       {{"mfu", flops_.mfu},
+        {"nanogpt_legacy_v1", flops_.nanogpt_legacy_v1},
+        {"combined_formula_v2", flops_.combined_formula_v2},
+        {"component_summation_v2025", flops_.component_summation_v2025},
+        {"hfu", flops_.hfu},
+        {"attention_to_ffn_ratio", flops_.attention_to_ffn_ratio}}},
+      {"peak", {{"flops", rates_.bf16_gflops * 1e9}, {"method", "BF16 GEMM rate measured at start-up"}}},
+      {"memory",
+       {{"rows", std::move(memory)}, {"total_bytes", memory_.ledger.total()}, {"device_bytes", memory_.device_bytes}}},
+  };
+}
+
+double Trainer::evaluate(int64_t rows) {
+  LossSums sums;
+  for (int64_t first = 0; first < rows; first += memory_.micro_rows) {
+    data_.batch(Split::kValidation, first, std::min(memory_.micro_rows, rows - first), eval_batch_);
+    pad_rows(eval_batch_, memory_.micro_rows);
+    engine_->evaluate(view(eval_batch_), sums);
+  }
+  return sums.valid > 0 ? sums.loss / static_cast<double>(sums.valid) : NAN;
+}
+
+void Trainer::diagnose(int64_t step, double loss) {
+  in_context(fmt::format("step {}: loss is {}; the update was not applied", step, loss), [&] {
+    for (const Batch& b : batches_) engine_->find_nonfinite(view(b));
+    fail(Exit::kNonFinite, "every tensor of the forward is finite: the loss itself overflowed");
+  });
+}
+
+RunResult Trainer::run(const std::string& folder, const TrainHooks& hooks) {
+  const auto begin = Clock::now();
+  RunLog log(folder);
+  log.write_config(config::dump([this](config::Fields& f) { config_.describe(f); }));
+  log.write_info(info());
+  engine_->build();
+  if (config_.model_init.empty())
+    engine_->initialize(static_cast<uint64_t>(config_.run.seed));
+  else
+    engine_->load(config_.model_init);
+  engine_->exec().seed = static_cast<uint64_t>(config_.run.seed);
+
+  const int64_t validation = data_.rows(Split::kValidation);
+  const int64_t eval_rows = config_.train.eval_rows > 0 ? std::min(config_.train.eval_rows, validation) : validation;
+  const int64_t tail = std::max<int64_t>(1, steps_ / 10);
+  const double peak = rates_.bf16_gflops * 1e9;
+  const auto tokens_a_step = static_cast<double>(config_.batch.tokens);
+  RunResult result{.eval_loss = NAN, .memory_pct = memory_.percent(), .path = path(), .steps = steps_};
+  std::vector<TensorError> errors;
+  double steady_seconds = 0, unmoved = 0;
+  int64_t steady_steps = 0, idle_batches = 0;
+  bool warned_amax = false;
+  const auto warn = [&](const std::string& text) {
+    if (hooks.warning) hooks.warning(text);
+  };
+
+  const auto first_step = Clock::now();
+  for (int64_t step = 1; step <= steps_; ++step) {
+    const auto step_begin = Clock::now();
+    int64_t valid = 0;
+    for (size_t i = 0; i < batches_.size(); ++i) {
+      const int64_t first = (step - 1) * config_.rows_per_step() + static_cast<int64_t>(i) * memory_.micro_rows;
+      data_.batch(Split::kTrain, first, memory_.micro_rows, batches_[i]);
+      valid += batches_[i].valid_tokens;
+    }
+    const int64_t every = config_.log.quantization_every;
+    const bool measured = every > 0 && (step == 1 || step == steps_ || step % every == 0);
+    errors.clear();
+    engine_->begin_step(static_cast<uint32_t>(step));
+    for (size_t i = 0; i < batches_.size(); ++i)
+      engine_->micro_step(view(batches_[i]), valid, config_.loss.z_loss, measured && i == 0 ? &errors : nullptr);
+    const double loss = valid > 0 ? engine_->sums().loss / static_cast<double>(valid) : NAN;
+    if (valid == 0)
+      ++idle_batches;
+    else if (!std::isfinite(loss))
+      diagnose(step, loss);
+    if (!engine_->amax_trouble().empty() && !warned_amax) {
+      warned_amax = true;
+      warn(fmt::format("step {}: {}; the scale before it is kept", step, engine_->amax_trouble()));
+    }
+
+    AdamwSettings settings = config_.optimizer.adamw;
+    settings.lr *= config_.schedule.factor(step, steps_);
+    const UpdateResult update =
+        in_context(fmt::format("step {}: the update was not applied", step), [&] { return engine_->update(settings); });
+    unmoved += update.unmoved_share;
+
+    const double step_seconds = since(step_begin);
+    if (step > 1 && !measured) steady_seconds += step_seconds, ++steady_steps;
+    const StepReport report{.step = step,
+                            .steps = steps_,
+                            .tokens = step * config_.batch.tokens,
+                            .seconds = since(first_step),
+                            .loss = loss,
+                            .grad_norm = update.grad_norm,
+                            .lr = settings.lr,
+                            .tokens_per_s = tokens_a_step / step_seconds,
+                            .mfu = tokens_a_step / step_seconds * flops_.mfu / peak};
+    log.step(report);
+    log.quantization(step, errors);
+    if (hooks.step) hooks.step(report);
+    if (step > steps_ - tail) result.loss += loss / static_cast<double>(tail);
+
+    const bool due = config_.train.eval_every > 0 && step % config_.train.eval_every == 0;
+    if (eval_rows > 0 && (due || step == steps_)) {
+      const EvalReport evaluation{step, report.tokens, since(first_step), evaluate(eval_rows)};
+      log.evaluation(evaluation);
+      if (hooks.evaluation) hooks.evaluation(evaluation);
+      result.eval_loss = evaluation.loss;
+    }
+    if (hooks.stop && hooks.stop() && step < steps_)
+      fail(Exit::kInterrupted, "stopped after step {} of {}", step, steps_);
+  }
+  if (idle_batches > 0) warn(fmt::format("{} steps had no token with a label and moved nothing but the decay", idle_batches));
+  unmoved /= static_cast<double>(steps_);
+  if (unmoved > 0.5)
+    warn(fmt::format("{:.0f}% of the BF16 weights did not move in an average step: their updates round away; "
+                     "precision.weights fp32 or bf16-sr keeps them", 100 * unmoved));
+
+  if (steady_steps == 0) steady_seconds = since(first_step), steady_steps = steps_;
+  result.tokens = steps_ * config_.batch.tokens;
+  result.tokens_per_s = static_cast<double>(steady_steps) * tokens_a_step / steady_seconds;
+  result.mfu = result.tokens_per_s * flops_.mfu / peak;
+  result.nanogpt_legacy_v1 = result.tokens_per_s * flops_.nanogpt_legacy_v1 / peak;
+  result.combined_formula_v2 = result.tokens_per_s * flops_.combined_formula_v2 / peak;
+  result.component_summation_v2025 = result.tokens_per_s * flops_.component_summation_v2025 / peak;
+  result.seconds = since(begin);
+  log.finish(result);
+  return result;
+}
+
+}  // namespace mantissa

@@ -1,0 +1,82 @@
+// One training run: steps, evaluations, records. What it writes: config.yaml, run.json, metrics.jsonl, result.json.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/flops.h"
+#include "train/config.h"
+#include "train/memory_plan.h"
+#include "train/run_log.h"
+
+namespace mantissa {
+
+// GEMM rates that the CPU's MFU is held against, measured once at start-up.
+struct MachineRates {
+  double bf16_gflops = 0, f32_gflops = 0;
+};
+MachineRates measure_rates();
+
+struct StepReport {
+  int64_t step = 0, steps = 0, tokens = 0;  // tokens so far
+  double seconds = 0;                       // since the first step began
+  double loss = 0, grad_norm = 0, lr = 0, tokens_per_s = 0, mfu = 0;
+};
+
+struct EvalReport {
+  int64_t step = 0, tokens = 0;
+  double seconds = 0, loss = 0;
+};
+
+struct RunResult {
+  double loss = 0;       // mean of the last tenth of the steps
+  double eval_loss = 0;  // after the last step; NaN without validation rows
+  double tokens_per_s = 0, mfu = 0, nanogpt_legacy_v1 = 0, combined_formula_v2 = 0, component_summation_v2025 = 0;
+  double memory_pct = 0, seconds = 0;
+  std::string path;      // native | emulated
+  int64_t steps = 0, tokens = 0;
+};
+
+struct TrainHooks {
+  std::function<void(const StepReport&)> step;
+  std::function<void(const EvalReport&)> evaluation;
+  std::function<void(const std::string&)> warning;
+  std::function<bool()> stop;  // true: leave after this step with Exit::kInterrupted
+};
+
+class Trainer {
+ public:
+  // `config` is resolved, `data` loaded with its seed. Nothing is allocated for the model yet.
+  Trainer(const TrainConfig& config, const Dataset& data, const MachineRates& rates);
+
+  const MemoryPlan& memory() const { return memory_; }
+  int64_t steps() const { return steps_; }
+  const FlopsPerToken& flops() const { return flops_; }
+  // What run.json says of the run.
+  Json info();
+  // "native", or "emulated" where any layer runs so.
+  std::string path();
+  // Share of the forward GEMM FLOPs that run under a recipe of fewer than 16 bits.
+  double low_precision_share();
+
+  // Trains into `folder`. Throws Exit::kNonFinite (nothing of the bad step is applied), Exit::kInterrupted.
+  RunResult run(const std::string& folder, const TrainHooks& hooks);
+
+ private:
+  double evaluate(int64_t rows);
+  void diagnose(int64_t step, double loss);
+
+  TrainConfig config_;
+  const Dataset& data_;
+  MachineRates rates_;
+  int64_t steps_;
+  MemoryPlan memory_;
+  FlopsPerToken flops_;
+  std::unique_ptr<Engine> engine_;
+  std::vector<Batch> batches_;  // micro-batches of a step
+  Batch eval_batch_;
+};
+
+}  // namespace mantissa
