@@ -13,10 +13,11 @@ void cross_entropy(Exec& exec, LossSums& sums, Tensor logits, ConstTensor labels
   expect_float("cross_entropy", "logits", logits, logits.shape, "R, V");
   expect("cross_entropy", "labels", labels, DType::kI32, {rows}, "R of logits");
   const int32_t* label = labels.as<int32_t>();
+  LossSums call;
   for (int64_t r = 0; r < rows; ++r) {
     check(label[r] == kIgnoredLabel || (label[r] >= 0 && label[r] < vocab),
           "cross_entropy: labels[{}] is {}, expected 0 to {} or {}", r, label[r], vocab - 1, kIgnoredLabel);
-    sums.valid += label[r] != kIgnoredLabel;
+    call.valid += label[r] != kIgnoredLabel;
   }
   // Rows are summed in order, so the sums do not depend on the number of threads.
   const int64_t most = exec.shared_scratch_bytes() / int64_t{2 * sizeof(double)};
@@ -36,10 +37,13 @@ void cross_entropy(Exec& exec, LossSums& sums, Tensor logits, ConstTensor labels
                             .lse = loss + n};
     MANTISSA_CPU_CALL(exec, cross_entropy, args);
     for (int64_t r = 0; r < n; ++r) {
-      sums.loss += args.loss[r];
-      sums.z += args.lse[r] * args.lse[r];
+      call.loss += args.loss[r];
+      call.z += args.lse[r] * args.lse[r];
     }
   }
+  sums.loss += call.loss;
+  sums.z += call.z;
+  sums.valid += call.valid;
 }
 
 }  // namespace mantissa

@@ -7,7 +7,6 @@
 namespace mantissa::MANTISSA_ISA_NS {
 namespace {
 
-constexpr int64_t kRowGrain = 4;
 constexpr float kGeluScale = 0.7978845608028654f;  // sqrt(2 / pi)
 constexpr float kGeluCubic = 0.044715f;
 
@@ -15,9 +14,9 @@ MANTISSA_HD float larger(float a, float b) { return b > a ? b : a; }
 
 // Runs row(t), which returns the amax of its FP32 values, on all rows; NaN is left out of the amax.
 template <class Row>
-MANTISSA_HD void for_rows(int64_t rows, float* amax, Row&& row) {
+MANTISSA_HD void for_rows(int64_t rows, int64_t cols, float* amax, Row&& row) {
   if (amax) *amax = 0;
-  parallel_for(rows, kRowGrain, [&](int64_t begin, int64_t end) {
+  parallel_for(rows, row_grain(cols), [&](int64_t begin, int64_t end) {
     float largest = 0;
     for (int64_t t = begin; t < end; ++t) largest = larger(largest, row(t));
     if (amax) raise_amax(amax, largest);
@@ -99,7 +98,7 @@ void swiglu_fwd(const ActivationFwd& a) {
     const auto* x = static_cast<const typename decltype(x_type)::type*>(a.x);
     auto* y = static_cast<typename decltype(y_type)::type*>(a.y);
     const int64_t n = a.cols;
-    for_rows(a.rows, a.amax, [=](int64_t t) { return swiglu_row(y + t * n, x + t * 2 * n, x + t * 2 * n + n, n); });
+    for_rows(a.rows, n, a.amax, [=](int64_t t) { return swiglu_row(y + t * n, x + t * 2 * n, x + t * 2 * n + n, n); });
   });
 }
 
@@ -109,7 +108,7 @@ void swiglu_bwd(const ActivationBwd& a) {
     const auto *x = static_cast<const X*>(a.x), *dy = static_cast<const X*>(a.dy);
     auto* dx = static_cast<typename decltype(dx_type)::type*>(a.dx);
     const int64_t n = a.cols;
-    for_rows(a.rows, a.amax, [=](int64_t t) {
+    for_rows(a.rows, n, a.amax, [=](int64_t t) {
       return swiglu_bwd_row(dx + t * 2 * n, dx + t * 2 * n + n, dy + t * n, x + t * 2 * n, x + t * 2 * n + n, n);
     });
   });
@@ -120,7 +119,7 @@ void gelu_fwd(const ActivationFwd& a) {
     const auto* x = static_cast<const typename decltype(x_type)::type*>(a.x);
     auto* y = static_cast<typename decltype(y_type)::type*>(a.y);
     const int64_t n = a.cols;
-    for_rows(a.rows, a.amax, [=](int64_t t) { return gelu_row(y + t * n, x + t * n, n); });
+    for_rows(a.rows, n, a.amax, [=](int64_t t) { return gelu_row(y + t * n, x + t * n, n); });
   });
 }
 
@@ -130,7 +129,7 @@ void gelu_bwd(const ActivationBwd& a) {
     const auto *x = static_cast<const X*>(a.x), *dy = static_cast<const X*>(a.dy);
     auto* dx = static_cast<typename decltype(dx_type)::type*>(a.dx);
     const int64_t n = a.cols;
-    for_rows(a.rows, a.amax, [=](int64_t t) { return gelu_bwd_row(dx + t * n, dy + t * n, x + t * n, n); });
+    for_rows(a.rows, n, a.amax, [=](int64_t t) { return gelu_bwd_row(dx + t * n, dy + t * n, x + t * n, n); });
   });
 }
 

@@ -38,19 +38,20 @@ MANTISSA_HD int64_t update(const AdamwArgs& a, P* param, bf16* copy, const G* gr
 #pragma omp simd reduction(+ : still)
   for (int64_t i = 0; i < n; ++i) {
     const float before = to_float(param[i]), g = a.grad_scale * to_float(grad[i]);
-    float p = before - a.decay * before;
+    const float decayed = a.decay * before;
     const float mi = a.beta1 * to_float(m[i]) + a.one_minus_beta1 * g;
     const float vi = a.beta2 * to_float(v[i]) + a.one_minus_beta2 * (g * g);
     m[i] = from_float<S>(mi);
     v[i] = from_float<S>(vi);
-    p -= a.step_size * (mi / (__builtin_sqrtf(vi) / a.sqrt_correction2 + a.eps));
+    const float moved = a.step_size * (mi / (__builtin_sqrtf(vi) / a.sqrt_correction2 + a.eps));
+    const float p = before - decayed - moved;
     P stored;
     if constexpr (kStochastic)
       stored = to_bf16_stochastic(p, random[i]);
     else
       stored = from_float<P>(p);
     param[i] = stored;
-    if constexpr (sizeof(P) == 2) still += (p != before && to_float(stored) == before) ? 1 : 0;
+    if constexpr (sizeof(P) == 2) still += ((decayed != 0 || moved != 0) && to_float(stored) == before) ? 1 : 0;
     if (copy) copy[i] = to_bf16(p);
   }
   return still;

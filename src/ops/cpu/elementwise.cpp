@@ -7,7 +7,7 @@
 namespace mantissa::MANTISSA_ISA_NS {
 namespace {
 
-constexpr int64_t kGrain = 2048;
+constexpr int64_t kGrain = 8192;
 
 template <class Y, class A, class B>
 void add_all(Y* y, const A* a, const B* b, int64_t n) {

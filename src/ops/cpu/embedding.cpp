@@ -6,7 +6,6 @@
 namespace mantissa::MANTISSA_ISA_NS {
 namespace {
 
-constexpr int64_t kRowGrain = 16;
 constexpr int64_t kTile = 128;  // columns summed at a time
 
 template <class Y, class W>
@@ -14,7 +13,7 @@ void gather(const EmbeddingFwd& a) {
   const int64_t n = a.cols;
   const auto* table = static_cast<const W*>(a.table);
   const auto* position_table = static_cast<const W*>(a.position_table);
-  parallel_for(a.rows, kRowGrain, [&](int64_t begin, int64_t end) {
+  parallel_for(a.rows, row_grain(n), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       Y* y = static_cast<Y*>(a.y) + t * n;
       const W* row = table + a.ids[t] * n;

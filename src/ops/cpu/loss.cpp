@@ -38,7 +38,7 @@ MANTISSA_HD void gradient_row(T* x, float largest, float scale, int64_t n) {
 template <class T>
 void cross_entropy_rows(const CrossEntropy& a) {
   const int64_t n = a.cols;
-  parallel_for(a.rows, 1, [&](int64_t begin, int64_t end) {
+  parallel_for(a.rows, row_grain(n), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       T* x = static_cast<T*>(a.logits) + r * n;
       const int32_t label = a.labels[r];

@@ -7,8 +7,6 @@
 namespace mantissa::MANTISSA_ISA_NS {
 namespace {
 
-constexpr int64_t kRowGrain = 4;
-
 // h = x + r, rounded to X.
 template <class X>
 MANTISSA_HD void add_row(X* h, const X* x, const X* r, int64_t n) {
@@ -60,7 +58,7 @@ void norm_fwd(const NormFwd& a) {
   const auto* weight = static_cast<const X*>(a.weight);
   const auto* bias = static_cast<const X*>(a.bias);
   if (a.amax) *a.amax = 0;
-  parallel_for(a.rows, kRowGrain, [&](int64_t begin, int64_t end) {
+  parallel_for(a.rows, row_grain(n), [&](int64_t begin, int64_t end) {
     float amax = 0;
     for (int64_t t = begin; t < end; ++t) {
       const X* x = static_cast<const X*>(a.x) + t * n;

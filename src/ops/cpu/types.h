@@ -23,6 +23,9 @@ MANTISSA_HD void with_float(DType dtype, Body&& body) {
     body(Type<float>{});
 }
 
+// Rows of `cols` elements that are worth a thread of their own.
+MANTISSA_HD int64_t row_grain(int64_t cols) { return cols < 8192 ? 8192 / (cols > 0 ? cols : 1) : 1; }
+
 MANTISSA_HD float abs_of(float x) { return std::bit_cast<float>(std::bit_cast<uint32_t>(x) & 0x7fffffffu); }
 
 // *amax = max(*amax, value) among threads; both are >= 0, so their bit patterns order as they do.
