@@ -1,27 +1,24 @@
 #include "ops/attention.h"
 
 #include "ops/cpu/attention.h"
+#include "ops/expect.h"
 
 namespace mantissa {
 namespace {
-
-void check_like(const char* op, const char* name, const ConstTensor& t, DType dtype, const Shape& shape, const char* why) {
-  if (t.data && t.dtype == dtype && t.shape == shape) return;
-  fail(Exit::kInternal, "{}: {} is {}, expected {}{} ({})", op, name, t.str(), name_of(dtype), shape.str(), why);
-}
 
 void check_args(const char* op, const ConstTensor& qkv, const ConstTensor& out, const ConstTensor& lse,
                 const ConstTensor& segments, const HeadLayout& layout, float scale) {
   check(layout.kv_heads > 0 && layout.heads > 0 && layout.heads % layout.kv_heads == 0,
         "{}: {} heads, expected a multiple of {} kv heads", op, layout.heads, layout.kv_heads);
-  check(layout.head_dim > 0, "{}: head_dim is {}", op, layout.head_dim);
+  check(layout.head_dim > 0 && layout.head_dim <= kAttentionMaxHeadDim, "{}: head_dim is {}, expected 1 to {}", op,
+        layout.head_dim, kAttentionMaxHeadDim);
   check(scale > 0, "{}: scale is {}, expected a positive number", op, scale);
   if (qkv.dtype != DType::kBF16 && qkv.dtype != DType::kF32)
     fail(Exit::kInternal, "{}: qkv is {}, expected bf16 or f32", op, qkv.str());
   const int64_t tokens = qkv.rows();
-  check_like(op, "qkv", qkv, qkv.dtype, {tokens, layout.qkv_cols()}, "[T, (N + 2 KV) D]");
-  check_like(op, "out", out, qkv.dtype, {tokens, layout.heads * layout.head_dim}, "[T, N D], dtype of qkv");
-  check_like(op, "lse", lse, DType::kF32, {layout.heads, tokens}, "[N, T]");
+  expect(op, "qkv", qkv, qkv.dtype, {tokens, layout.qkv_cols()}, "[T, (N + 2 KV) D]");
+  expect(op, "out", out, qkv.dtype, {tokens, layout.heads * layout.head_dim}, "[T, N D], dtype of qkv");
+  expect(op, "lse", lse, DType::kF32, {layout.heads, tokens}, "[N, T]");
   if (!segments.data || segments.dtype != DType::kI32 || segments.shape.rank() != 1 || segments.dim(0) < 1)
     fail(Exit::kInternal, "{}: segments is {}, expected i32[S+1]", op, segments.str());
   const auto* s = static_cast<const int32_t*>(segments.data);
@@ -33,20 +30,28 @@ void check_args(const char* op, const ConstTensor& qkv, const ConstTensor& out, 
 }
 
 template <class E>
-AttentionJob<E> job_of(const ConstTensor& qkv, const ConstTensor& segments, const HeadLayout& layout, float scale) {
+AttentionJob<E> job_of(const Exec& exec, const ConstTensor& qkv, const ConstTensor& segments, const HeadLayout& layout,
+                       float scale) {
   return {.qkv = qkv.as<E>(), .segments = segments.as<int32_t>(), .segment_count = segments.dim(0) - 1,
-          .tokens = qkv.rows(), .layout = layout, .scale = scale};
+          .tokens = qkv.rows(), .layout = layout, .scale = scale,
+          .kernel = &tile_kernel(exec, qkv.dtype == DType::kBF16 ? GemmMath::kBF16 : GemmMath::kF32)};
+}
+
+void check_units(const char* op, const Exec& exec, bool listed) {
+  check(listed, "{}: {} bytes of shared scratch do not hold the list of documents x heads", op,
+        exec.shared_scratch_bytes());
 }
 
 }  // namespace
 
 void attention_fwd(Exec& exec, Tensor out, Tensor lse, ConstTensor qkv, ConstTensor segments, const HeadLayout& layout,
                    float scale) {
-  check_args("attention_fwd", qkv, out, lse, segments, layout, scale);
+  const char* op = "attention_fwd";
+  check_args(op, qkv, out, lse, segments, layout, scale);
   const auto run = [&]<class E>(E) {
-    AttentionJob<E> job = job_of<E>(qkv, segments, layout, scale);
+    AttentionJob<E> job = job_of<E>(exec, qkv, segments, layout, scale);
     job.out = out.as<E>(), job.lse = lse.as<float>();
-    MANTISSA_CPU_CALL(exec, attention_fwd, exec, job);
+    check_units(op, exec, MANTISSA_CPU_CALL(exec, attention_fwd, exec, job));
   };
   qkv.dtype == DType::kBF16 ? run(bf16{}) : run(float{});
 }
@@ -55,13 +60,14 @@ void attention_bwd(Exec& exec, Tensor dqkv, ConstTensor dout, ConstTensor qkv, C
                    ConstTensor segments, const HeadLayout& layout, float scale) {
   const char* op = "attention_bwd";
   check_args(op, qkv, out, lse, segments, layout, scale);
-  check_like(op, "dqkv", dqkv, qkv.dtype, qkv.shape, "as qkv");
-  check_like(op, "dout", dout, qkv.dtype, out.shape, "as out");
+  expect(op, "dqkv", dqkv, qkv.dtype, qkv.shape, "as qkv");
+  expect(op, "dout", dout, qkv.dtype, out.shape, "as out");
   const auto run = [&]<class E>(E) {
-    AttentionJob<E> job = job_of<E>(qkv, segments, layout, scale);
+    AttentionJob<E> job = job_of<E>(exec, qkv, segments, layout, scale);
+    // Backward reads both.
     job.out = const_cast<E*>(out.as<E>()), job.lse = const_cast<float*>(lse.as<float>());
     job.dout = dout.as<E>(), job.dqkv = dqkv.as<E>();
-    MANTISSA_CPU_CALL(exec, attention_bwd, exec, job);
+    check_units(op, exec, MANTISSA_CPU_CALL(exec, attention_bwd, exec, job));
   };
   qkv.dtype == DType::kBF16 ? run(bf16{}) : run(float{});
 }

@@ -2,6 +2,7 @@
 
 #include "base/parallel.h"
 #include "ops/cpu/rope.h"
+#include "ops/expect.h"
 #include "tensor/quant.h"
 
 namespace mantissa {
@@ -17,21 +18,16 @@ void check_layout(const char* op, const HeadLayout& layout) {
   check(layout.head_dim > 0 && layout.head_dim % 2 == 0, "{}: head_dim is {}, expected an even number", op, layout.head_dim);
 }
 
-void check_like(const char* op, const char* name, const ConstTensor& t, DType dtype, const Shape& shape, const char* why) {
-  if (t.data && t.dtype == dtype && t.shape == shape) return;
-  fail(Exit::kInternal, "{}: {} is {}, expected {}{} ({})", op, name, t.str(), name_of(dtype), shape.str(), why);
-}
-
 void check_args(const char* op, const ConstTensor& y, const ConstTensor& x, const ConstTensor& cos_sin,
                 const ConstTensor& positions, const HeadLayout& layout) {
   check_layout(op, layout);
   if (x.dtype != DType::kBF16 && x.dtype != DType::kF32)
     fail(Exit::kInternal, "{}: x is {}, expected bf16 or f32", op, x.str());
-  check_like(op, "x", x, x.dtype, {x.rows(), layout.qkv_cols()}, "[T, (N + 2 KV) D]");
-  check_like(op, "y", y, x.dtype, x.shape, "as x");
+  expect(op, "x", x, x.dtype, {x.rows(), layout.qkv_cols()}, "[T, (N + 2 KV) D]");
+  expect(op, "y", y, x.dtype, x.shape, "as x");
   if (!cos_sin.data || cos_sin.dtype != DType::kF32 || cos_sin.shape.rank() != 2 || cos_sin.dim(1) != layout.head_dim)
     fail(Exit::kInternal, "{}: cos_sin is {}, expected f32[P,{}]", op, cos_sin.str(), layout.head_dim);
-  check_like(op, "positions", positions, DType::kI32, {x.rows()}, "T of x");
+  expect(op, "positions", positions, DType::kI32, {x.rows()}, "T of x");
   const auto* p = static_cast<const int32_t*>(positions.data);
   for (int64_t t = 0; t < x.rows(); ++t)
     check(p[t] >= 0 && p[t] < cos_sin.dim(0), "{}: positions[{}] is {}, expected [0, {}) (P of cos_sin)", op, t, p[t],
@@ -40,9 +36,9 @@ void check_args(const char* op, const ConstTensor& y, const ConstTensor& x, cons
 
 void check_norm(const char* op, const ConstTensor& x, const ConstTensor& rstd, const ConstTensor& q_weight,
                 const ConstTensor& k_weight, const HeadLayout& layout) {
-  check_like(op, "rstd", rstd, DType::kF32, {x.rows(), layout.heads + layout.kv_heads}, "[T, N + KV]");
-  check_like(op, "q_weight", q_weight, x.dtype, {layout.head_dim}, "D, dtype of x");
-  check_like(op, "k_weight", k_weight, x.dtype, {layout.head_dim}, "D, dtype of x");
+  expect(op, "rstd", rstd, DType::kF32, {x.rows(), layout.heads + layout.kv_heads}, "[T, N + KV]");
+  expect(op, "q_weight", q_weight, x.dtype, {layout.head_dim}, "D, dtype of x");
+  expect(op, "k_weight", k_weight, x.dtype, {layout.head_dim}, "D, dtype of x");
 }
 
 template <class E>
@@ -133,12 +129,12 @@ void qk_norm_rope_bwd(Exec& exec, Tensor dx, Tensor dq_weight, Tensor dk_weight,
   const char* op = "qk_norm_rope_bwd";
   check_args(op, dx, x, cos_sin, positions, layout);
   check_norm(op, x, rstd, q_weight, k_weight, layout);
-  check_like(op, "dy", dy, x.dtype, x.shape, "as x");
+  expect(op, "dy", dy, x.dtype, x.shape, "as x");
   check(dx.data != x.data || x.data == dy.data, "{}: dx may be dy itself, not x", op);
   for (const auto& [name, dw] : {std::pair{"dq_weight", &dq_weight}, std::pair{"dk_weight", &dk_weight}}) {
     if (dw->dtype != DType::kF32 && dw->dtype != DType::kBF16)
       fail(Exit::kInternal, "{}: {} is {}, expected f32 or bf16", op, name, dw->str());
-    check_like(op, name, *dw, dw->dtype, {layout.head_dim}, "D");
+    expect(op, name, *dw, dw->dtype, {layout.head_dim}, "D");
   }
   const auto run = [&]<class E>(E) {
     RopeJob<E> job = job_of<E>(dx, x, cos_sin, positions, layout);

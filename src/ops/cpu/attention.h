@@ -4,6 +4,7 @@
 #include "numerics/bf16.h"
 #include "ops/attention.h"
 #include "ops/cpu/dispatch.h"
+#include "ops/cpu/gemm/tile.h"
 
 namespace mantissa {
 
@@ -16,14 +17,18 @@ struct AttentionJob {
   int64_t tokens = 0;                 // T
   HeadLayout layout;
   float scale = 1;
+  const TileKernel* kernel = nullptr;  // multiplies; kBF16 or kF32 panels for bf16, kF32 panels for float
 
-  E* out = nullptr;           // [T, N D] written forward, read backward
-  float* lse = nullptr;       // [N, T] written forward, read backward
-  const E* dout = nullptr;    // [T, N D]
-  E* dqkv = nullptr;          // [T, (N + 2 KV) D]
+  E* out = nullptr;         // [T, N D] written forward, read backward
+  float* lse = nullptr;     // [N, T] written forward, read backward
+  const E* dout = nullptr;  // [T, N D]
+  E* dqkv = nullptr;        // [T, (N + 2 KV) D]
 };
 
-MANTISSA_CPU_KERNEL(template <class E> void attention_fwd(Exec& exec, const AttentionJob<E>& job);
-                    template <class E> void attention_bwd(Exec& exec, const AttentionJob<E>& job);)
+constexpr int64_t kAttentionMaxHeadDim = 256;  // what a thread's scratch holds
+
+// False if the shared scratch cannot list the units of work.
+MANTISSA_CPU_KERNEL(template <class E> bool attention_fwd(Exec& exec, const AttentionJob<E>& job);
+                    template <class E> bool attention_bwd(Exec& exec, const AttentionJob<E>& job);)
 
 }  // namespace mantissa
