@@ -14,6 +14,7 @@ namespace mantissa {
 const std::vector<Verb>& verbs() {
   static const std::vector<Verb> table = {
       {"quantize", "bytes and scales of given tensors under a recipe", quantize_verb},
+      {"doctor", "machine, libraries, GEMMs; which recipe is native or emulated here and why", doctor_verb},
   };
   return table;
 }

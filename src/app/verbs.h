@@ -8,6 +8,7 @@ namespace mantissa {
 
 // Each takes the arguments after its name and returns the exit code; errors leave as Error. Interrupted runs return 75.
 int quantize_verb(const std::vector<std::string>& args);
+int doctor_verb(const std::vector<std::string>& args);
 
 struct Verb {
   const char* name;

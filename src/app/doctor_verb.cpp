@@ -1,0 +1,79 @@
+// doctor: what this machine and build offer: instruction sets, libraries, GEMM choice and speed, native or emulated recipes.
+#include <fmt/core.h>
+#include <zstd.h>
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "app/flags.h"
+#include "app/verbs.h"
+#include "base/machine.h"
+#include "base/version.h"
+#include "ops/gemm.h"
+#include "recipes/recipe.h"
+#include "report/assets.h"
+
+namespace mantissa {
+namespace {
+
+constexpr int64_t kM = 1024, kN = 1024, kK = 1024;  // the product that is explained and timed
+constexpr double kSeconds = 0.3;                    // measuring time a dtype
+
+void print_machine(const Exec& exec) {
+  const Machine m = machine();
+  fmt::print("machine    {} · {} cores · {} threads · {:.1f} GiB memory\n", m.cpu.empty() ? "unnamed CPU" : m.cpu, m.cores,
+             exec.threads(), static_cast<double>(m.memory_bytes) / (int64_t{1} << 30));
+  fmt::print("           {}\n", m.system);
+  fmt::print("cpu        {} · kernels run as {} (MANTISSA_ISA=base|avx2|avx512 lowers it)\n",
+             m.features.empty() ? "no vector extension that kernels use" : m.features, name_of(exec.isa()));
+}
+
+void print_libraries() {
+  fmt::print("libraries  {} · OpenMP {} · fmt {}.{}.{} · nlohmann-json {}.{}.{} · zstd {}\n", compiler(), _OPENMP,
+             FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100, NLOHMANN_JSON_VERSION_MAJOR,
+             NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH, ZSTD_versionString());
+  const bool charts = !report::asset("dygraph.min.js").empty();
+  fmt::print("report     {}\n", charts ? "tables and charts (dygraphs is embedded)"
+                                       : "tables only: this build found no dygraphs (package libjs-dygraphs)");
+}
+
+// Who takes a product of this dtype, how fast, and why the better-placed candidates refused.
+void print_gemm(Exec& exec, DType dtype) {
+  std::vector<std::byte> a(bytes_of(dtype, kM * kK)), b(bytes_of(dtype, kN * kK)), c(bytes_of(dtype, kM * kN));
+  const GemmDesc desc{.a = GemmSide::plain({a.data(), dtype, {kM, kK}}),
+                      .b = GemmSide::plain({b.data(), dtype, {kN, kK}}),
+                      .c = {c.data(), dtype, {kM, kN}},
+                      .bias = {}};
+  const GemmChoice choice = explain_gemm(exec, desc);
+  const double rate = measure_gemm_rate(exec, dtype, kM, kN, kK, kSeconds);
+  fmt::print("gemm       {:<5} {} · {:.0f} GFLOP/s at {} x {} x {}\n", name_of(dtype), choice.taken, rate, kM, kN, kK);
+  for (const std::string& reason : choice.refused) fmt::print("                 {}\n", reason);
+}
+
+void print_recipes() {
+  fmt::print("recipes    {:<15} {:<9} {}\n", "", "here", "input | weight | gradient");
+  for (const RecipeEntry& entry : recipe_table()) {
+    const RecipeInfo info = entry.make({}, {.name = "doctor", .n = kN, .k = kK})->info();
+    fmt::print("           {:<15} {:<9} {} | {} | {}\n", entry.name, info.path, info.input, info.weight, info.grad);
+  }
+  fmt::print("           native: the products run in the format itself. emulated: a CPU has no FP8 or FP4 products, so codes\n"
+             "           and scales are made exactly and multiplied in BF16 with FP32 sums; the speed is not the format's.\n");
+}
+
+}  // namespace
+
+int doctor_verb(const std::vector<std::string>& args) {
+  CLI::App app("What this machine and build offer: CPU, libraries, GEMMs, which recipe is native or emulated and why.",
+               "mantissa doctor");
+  if (!parse_flags(app, args)) return 0;
+  Exec exec;
+  fmt::print("mantissa {}\n", kVersion);
+  print_machine(exec);
+  print_libraries();
+  print_gemm(exec, DType::kBF16);
+  print_gemm(exec, DType::kF32);
+  print_recipes();
+  return 0;
+}
+
+}  // namespace mantissa
