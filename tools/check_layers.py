@@ -21,6 +21,8 @@ RECIPES = ["fp8-delayed", "fp8-tensorwise", "fp8-blockwise", "mxfp8", "nvfp4"]
 # (file, what it may name): the reason. Names that are data, never a choice between behaviours.
 RECIPE_NAMES_ALLOWED: dict[tuple[str, str], str] = {}
 
+GENERATED = {"commit.h"}  # headers that the build writes
+
 CODE = {".h", ".cpp", ".cu", ".cuh"}
 COUNTED = CODE | {".py", ".sh", ".cmake", ".md", ".txt", ".js", ".css", ".html"}
 COUNTED_FOLDERS = ["src", "tests", "bench", "tools", "docs", "cmake", "configs"]
@@ -35,7 +37,7 @@ KERNEL_TOKENS = re.compile(
     r"\bstd::(vector|string|map|unordered_map|set|function|optional|variant|array|span|ostream)\b|\bfmt::|\bthrow\b|\btry\b"
 )
 RECIPE_LITERAL = re.compile(r'"(' + "|".join(RECIPES) + r')"')
-RECIPE_COMPARED = re.compile(r'recipe[\w.()>-]*\s*[!=]=\s*"|"\s*[!=]=\s*[\w.()>-]*recipe')
+RECIPE_COMPARED = re.compile(r'recipe[\w.()>-]*\s*[!=]=\s*"(bf16|fp32)"|"(bf16|fp32)"\s*[!=]=\s*[\w.()>-]*recipe')
 
 
 def without_comments(text: str) -> str:
@@ -49,8 +51,10 @@ def without_comments(text: str) -> str:
     return pattern.sub(blank, text)
 
 
-def check_include(path: str, folder: str, quoted: bool, name: str, in_tests: bool) -> str | None:
+def check_include(folder: str, quoted: bool, name: str, in_tests: bool) -> str | None:
     if not quoted:
+        return None
+    if name in GENERATED:
         return None
     top = name.split("/")[0]
     if name.startswith(".") or "/" not in name:
@@ -86,7 +90,7 @@ def check_code(root: Path, path: Path, findings: list[str]) -> None:
         include = INCLUDE.match(line)
         if include:
             name = include.group(2)
-            wrong = check_include(relative, folder, include.group(1) == '"', name, in_tests) if layered else None
+            wrong = check_include(folder, include.group(1) == '"', name, in_tests) if layered else None
             if wrong:
                 report(wrong)
             if in_src and not in_cuda and CUDA_HEADER.match(name):

@@ -69,6 +69,7 @@ class CheckLayers(unittest.TestCase):
         self.assert_finds("src/train/a.cpp", 'if (config.recipe == "bf16") f();\n', "branch on a recipe's name")
         self.assert_finds("src/train/a.cpp", 'if (find_recipe().name != "fp32") f();\n', "branch on a recipe's name")
         self.assertEqual(self.findings({**CLEAN, "src/model/a.cpp": '// for "nvfp4"\n/* "mxfp8"\n "nvfp4" */ int x;\n'}), [])
+        self.assertEqual(self.findings({**CLEAN, "src/train/a.cpp": 'bool b = recipe().info().path != "native";\n'}), [])
 
     def test_long_file(self):
         self.assert_finds("src/base/long.cpp", "int x;\n" * 601, "601 lines, at most 600")
