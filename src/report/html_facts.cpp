@@ -53,7 +53,7 @@ std::string all_ledgers(const std::vector<Run>& runs) {
   for (const Run& run : runs) {
     const auto entries = ledger(run);
     if (entries.empty()) continue;
-    std::vector<std::string> row = {escaped(run.label)};
+    std::vector<std::string> row = {run_cell(run)};
     for (const std::string& purpose : purposes) {
       Number bytes;
       for (const auto& [name, value] : entries)
@@ -65,7 +65,7 @@ std::string all_ledgers(const std::vector<Run>& runs) {
     row.push_back(share_of(total, number_at(run.info, "memory.device_bytes")));
     rows.push_back(std::move(row));
   }
-  return html_table("Planned memory of each run", header, rows, numeric);
+  return html_table("Planned memory of each run", header, rows, numeric, "dense");
 }
 
 struct Method {
@@ -152,7 +152,8 @@ Section mfu_section(const ReportData& data) {
   if (const Number peak = number_at(info, "peak.flops"))
     body += fmt::format("<p>Peak: {}/s{}{}, whatever the precision of the run.</p>\n", flops_text(*peak),
                         at_path(info, "peak.method").is_null() ? "" : ", ", escaped(plain(at_path(info, "peak.method"))));
-  body += html_table("FLOPs per token of training", {"method", "per token", "formula"}, rows, {false, true, false});
+  body += html_table("FLOPs per token of training", {"method", "per token", "formula"}, rows, {false, true, false},
+                     "methods");
   body += "<p class=\"note\">S sequence length, H hidden, I intermediate, L layers, V vocabulary, N parameters, QW query heads × "
           "head size, KW key heads × head size, G query heads per key head. Norms, RoPE, activations and the embedding "
           "look-up are not counted.</p>\n";
@@ -168,7 +169,7 @@ Section mfu_section(const ReportData& data) {
             html_table("MFU by method, %",
                        {"run", "mfu", "nanogpt_<wbr>legacy_v1", "combined_<wbr>formula_v2",
                         "component_<wbr>summation_<wbr>v2025"},
-                       figures, {false, true, true, true, true}) +
+                       figures, {false, true, true, true, true}, "dense") +
             "</details>\n";
   return {"mfu", "FLOPs and MFU", body};
 }

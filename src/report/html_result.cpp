@@ -23,7 +23,7 @@ std::string picks_table(const CompareResult& result) {
   for (const Pick& pick : front)
     rows.push_back({fixed(pick.row->loss, 4), escaped(row_words(*pick.row)), grouped(pick.row->tokens_per_s),
                     fixed(pick.above, 4, true)});
-  return html_table("Speed at a given loss, native rows", {"loss up to", "pick", "tok/s", "above the lowest"}, rows,
+  return html_table("Speed at a given loss, native rows", {"loss up to", "pick", "tok/s", "above lowest"}, rows,
                     {true, false, true, true}, "narrow");
 }
 
@@ -79,8 +79,9 @@ std::string chart(const std::string& id, const std::string& title, const std::st
 std::string html_table(const std::string& caption, const std::vector<std::string>& header,
                        const std::vector<std::vector<std::string>>& rows, const std::vector<bool>& numeric,
                        const std::string& css_class) {
-  std::string out = fmt::format("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table class=\"{1}\">"
-                                "<caption>{0}</caption><thead><tr>", escaped(caption), css_class);
+  std::string out = fmt::format("<h3 class=\"caption\">{0}</h3><div class=\"scroll\" tabindex=\"0\" role=\"region\" "
+                                "aria-label=\"{0}\"><table class=\"{1}\" aria-label=\"{0}\"><thead><tr>",
+                                escaped(caption), css_class);
   for (size_t c = 0; c < header.size(); ++c)
     out += fmt::format("<th scope=\"col\"{}>{}</th>", numeric[c] ? " class=\"n\"" : "", header[c]);
   out += "</tr></thead><tbody>\n";
@@ -92,6 +93,13 @@ std::string html_table(const std::string& caption, const std::vector<std::string
     out += "</tr>\n";
   }
   return out + "</tbody></table></div>\n";
+}
+
+std::string run_cell(const Run& run) {
+  const CompareRow& row = run.row;
+  if (row.recipe.empty() || !run.label.starts_with(row.recipe)) return escaped(run.label);
+  const std::string scope = row.scope == "none" || row.scope.empty() ? "" : " · " + row.scope;
+  return fmt::format("{} <span class=\"rest\">{}{}</span>", escaped(row.recipe), escaped(row.weights), escaped(scope));
 }
 
 Section result_section(const ReportData& data) {
@@ -113,7 +121,7 @@ Section table_section(const ReportData& data) {
   std::string body =
       "<div class=\"tools\"><button type=\"button\" id=\"all-columns\" aria-pressed=\"false\">all columns</button></div>\n"
       "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Comparison\">"
-      "<table id=\"comparison\" class=\"sortable\"><thead><tr>";
+      "<table id=\"compare-table\" class=\"sortable\"><thead><tr>";
   for (const Column& column : table.columns)
     body += fmt::format("<th scope=\"col\" class=\"c-{}{}\">{}</th>", column.key, column.right ? " n" : "",
                         escaped(column.header));
@@ -127,6 +135,7 @@ Section table_section(const ReportData& data) {
       if (column.key == "recipe")
         cell += fmt::format("<span class=\"sub narrow-only\">{}{}</span>", escaped(row.weights),
                             row.scope.empty() || row.scope == "none" ? "" : " · " + escaped(row.scope));
+      if (column.key == "tokens_per_s" && table.faint[r]) cell += "<span class=\"sub narrow-only\">emulated</span>";
       if (column.key == "path" && table.faint[r]) cell = fmt::format("<span class=\"mark\">{}</span>", cell);
       const char* tag = column.key == "recipe" ? "th" : "td";
       body += fmt::format("<{0}{1} class=\"c-{2}{3}\">{4}</{0}>", tag, column.key == "recipe" ? " scope=\"row\"" : "",
@@ -147,10 +156,11 @@ Section curves_section(const ReportData& data) {
                                 "curves are missing here; the figures stand in each run's metrics.jsonl.</p>\n"};
   std::string body = "<div id=\"legend\"></div>\n<div id=\"loss-controls\" class=\"tools\"></div>\n";
   body += chart("chart-loss", "Loss", "Nats a token.");
+  if (data.compare) body += chart("chart-delta", "Δ loss", "");
   body += "<div class=\"grid\">";
   body += chart("chart-grad", "Gradient norm", "Before clipping.");
-  body += chart("chart-lr", "Learning rate", "");
-  body += chart("chart-speed", "Speed", "Tokens a second; dashed or solid as above.");
+  body += chart("chart-lr", "Learning rate", "As the schedule gave it.");
+  body += chart("chart-speed", "Speed", "Tokens a second; the emulation's where a row is emulated.");
   body += "</div>\n";
   size_t longest = 0;
   for (const Run& run : data.runs) longest = std::max(longest, run.metrics.steps.size());
@@ -172,7 +182,7 @@ Section quantization_section(const ReportData& data) {
       saturated = std::max(saturated, error.saturated);
       flushed = std::max(flushed, error.flushed);
     }
-    rows.push_back({escaped(run.label), snr_cell(errors["input"]), snr_cell(errors["weight"]), snr_cell(errors["grad"]),
+    rows.push_back({run_cell(run), snr_cell(errors["input"]), snr_cell(errors["weight"]), snr_cell(errors["grad"]),
                     share_text(saturated), share_text(flushed)});
   }
   if (rows.empty()) return {};
@@ -180,10 +190,13 @@ Section quantization_section(const ReportData& data) {
       "<p>Signal-to-noise ratio of each quantized tensor against its unquantized value, in dB: higher is closer. The share "
       "saturated was clipped at the format's largest value, the share flushed became zero.</p>\n";
   body += "<div id=\"quantization-view\"></div>\n";
-  body += html_table("At the last step recorded: median over layers, below it the lowest",
-                     {"run", "input dB", "weight dB", "grad dB", "saturated %<span class=\"sub\">highest</span>",
-                      "flushed %<span class=\"sub\">highest</span>"},
-                     rows, {false, true, true, true, true, true});
+  body += html_table("At the last step recorded",
+                     {"run", "input<span class=\"sub\">dB</span>", "weight<span class=\"sub\">dB</span>",
+                      "grad<span class=\"sub\">dB</span>", "saturated<span class=\"sub\">%</span>",
+                      "flushed<span class=\"sub\">%</span>"},
+                     rows, {false, true, true, true, true, true}, "dense");
+  body += "<p class=\"note\">dB: median over the layers and, below it, the lowest; saturated and flushed: the highest share of any "
+          "layer and tensor.</p>\n";
   return {"quantization", "Quantization error", body};
 }
 

@@ -21,7 +21,10 @@ Section mfu_section(const ReportData& data);
 Section setup_section(const ReportData& data);       // machine, model, data, batch, config
 Section method_section(const ReportData& data);      // how the figures were taken, notes of the reader
 
-// A table from header cells and rows of HTML cells; `numeric[c]` aligns column c right. The first column heads the row.
+// The label of a run for the first cell of a row: the recipe, then the rest fainter.
+std::string run_cell(const Run& run);
+
+// A titled table from header cells and rows of HTML cells; `numeric[c]` aligns column c right. The first column heads the row.
 std::string html_table(const std::string& caption, const std::vector<std::string>& header,
                        const std::vector<std::vector<std::string>>& rows, const std::vector<bool>& numeric,
                        const std::string& css_class = "");

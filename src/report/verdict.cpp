@@ -42,12 +42,30 @@ std::string range(const RecipeCost& cost) {
 }
 
 std::string cost_sentence(const RecipeCost& cost, const Noise& noise) {
-  std::string text = fmt::format("{}{}: {} nats a token over {} {}", cost.recipe, cost.emulated ? " (emulated)" : "",
+  std::string text = fmt::format("{}{}: Δ loss {} over {} {}", cost.recipe, cost.emulated ? " (emulated)" : "",
                                  range(cost), cost.rows, cost.rows == 1 ? "row" : "rows");
   if (!noise.known) return text + ".";
   if (cost.inside_noise == cost.rows) return text + ", inside the noise.";
   if (cost.inside_noise == 0) return text + ", outside the noise.";
   return text + fmt::format(", {} of them inside the noise.", cost.inside_noise);
+}
+
+double middle(const RecipeCost& cost) { return (cost.least + cost.most) / 2; }
+
+// Which recipes cost the least and the most; those closer than the noise are named together.
+std::string ranking(std::vector<RecipeCost> costs, const Noise& noise) {
+  if (costs.size() < 2) return {};
+  std::stable_sort(costs.begin(), costs.end(),
+                   [](const RecipeCost& a, const RecipeCost& b) { return middle(a) < middle(b); });
+  const double margin = noise.known ? noise.nats : 0;
+  if (middle(costs.back()) - middle(costs.front()) <= margin)
+    return fmt::format("What the {} low-precision recipes cost in loss differs by less than the noise.", costs.size());
+  std::vector<std::string> least;
+  for (const RecipeCost& cost : costs)
+    if (middle(cost) - middle(costs.front()) <= margin) least.push_back(cost.recipe);
+  return fmt::format("Of the low-precision recipes {} {} the least loss{}, {} the most.", join(least, " and "),
+                     least.size() > 1 ? "cost" : "costs", least.size() > 1 ? " (no difference between them beyond the noise)" : "",
+                     costs.back().recipe);
 }
 
 // Rows of one recipe and weights whose losses agree to the last bit.
@@ -223,14 +241,7 @@ Verdict judge(const ReportData& data) {
   };
   if (result.ended() < result.planned)
     say(fmt::format("{} of {} rows have ended; all that follows is about those.", result.ended(), result.planned));
-  if (costs.size() > 1) {
-    auto worse = [](const RecipeCost& a, const RecipeCost& b) { return a.least + a.most < b.least + b.most; };
-    const auto [low, high] = std::minmax_element(costs.begin(), costs.end(), worse);
-    const double apart = (high->least + high->most - low->least - low->most) / 2;
-    say(noise.known && apart <= noise.nats
-            ? fmt::format("What the {} low-precision recipes cost in loss differs by less than the noise.", costs.size())
-            : fmt::format("{} costs the least loss of the low-precision recipes, {} the most.", low->recipe, high->recipe));
-  }
+  say(ranking(costs, noise));
   for (const RecipeCost& cost : costs) say(cost_sentence(cost, noise));
   if (std::any_of(costs.begin(), costs.end(), [](const RecipeCost& cost) { return cost.emulated; }))
     say("Emulated rows compute each format exactly on hardware that lacks it. Their losses count; their speed is the "

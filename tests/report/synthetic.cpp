@@ -14,7 +14,7 @@ namespace mantissa::report::testing {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr double kTokensAStep = 16384, kStepSeconds = 0.086;
+constexpr double kTokensAStep = 16384, kStepSeconds = 1.75;
 constexpr int kBlocks = 4;
 
 struct Cost {
@@ -47,7 +47,7 @@ struct Curve {
 
 Curve curve_of(const Precision& p, int steps) {
   std::mt19937 data(7), own(seed_of(p));
-  std::normal_distribution<double> normal;
+  std::normal_distribution<double> batch, normal;  // each keeps its own second value
   Curve curve;
   double drift = 0;
   for (int s = 1; s <= steps; ++s) {
@@ -55,7 +55,7 @@ Curve curve_of(const Precision& p, int steps) {
     const double course = 1.78 + 3.75 * std::exp(-t * 26) + 0.95 * std::exp(-t * 3.6);
     drift = 0.97 * drift + 0.0006 * normal(own);
     const double extra = cost_of(p).loss * (1 - std::exp(-t * 6)) + (p.weights == "bf16" ? 0.006 * t : 0);
-    curve.loss.push_back(course + 0.035 * normal(data) + drift + extra);
+    curve.loss.push_back(course + 0.035 * batch(data) + drift + 0.002 * normal(own) + extra);
     curve.grad.push_back(0.35 + 3.2 * std::exp(-t * 20) + 0.05 * std::abs(normal(own)));
   }
   return curve;

@@ -2,7 +2,7 @@
 "use strict";
 const Charts = (() => {
   const { series, element } = Page;
-  const state = { x: "tokens", view: "loss", span: "all", smooth: 0 };
+  const state = { x: "tokens", view: "loss", span: "settled", smooth: 0 };
 
   const kSuffixes = [[1e9, " G"], [1e6, " M"], [1e3, " k"]];
   function short(value) {
@@ -131,7 +131,7 @@ const Charts = (() => {
         gridLineColor: Page.css("--grid"), axisLineColor: Page.css("--rule"), gridLineWidth: 1,
         xRangePad: 4, yRangePad: 8, rightGap: 12, dateWindow: windowOf ? windowOf(rows) : null, interactionModel: model,
         axes: {
-          x: { axisLabelFormatter: (v) => shown.text(v), pixelsPerLabel: 80, axisLabelWidth: 70 },
+          x: { axisLabelFormatter: (v) => shown.text(v), pixelsPerLabel: 55, axisLabelWidth: 70 },
           y: { axisLabelFormatter: (v) => value(v, true), axisLabelWidth: 58, pixelsPerLabel: 36 },
         },
         underlayCallback: (context, area, g) => {
@@ -152,9 +152,10 @@ const Charts = (() => {
     series.forEach((s, i) => {
       if (!Page.visible[i]) return;
       const line = points(s, view);
-      if (line && line.x.length) lines.push({ ...line, label: s.label, colour: Page.colour(i), dashed: Page.dashed(i) });
+      if (line && line.x.length) lines.push({ ...line, label: s.label, colour: Page.colour(i), dashed: Page.dashed(i), baseline: s.baseline });
     });
-    return lines;
+    // Baselines last: drawn over the others.
+    return lines.sort((a, b) => a.baseline - b.baseline);
   }
 
   function runCharts() {
@@ -164,48 +165,52 @@ const Charts = (() => {
     state.smooth = widths.filter((w) => w <= Math.max(1, longest / 40)).pop() || 1;
     const axis = () => kAxes[state.x];
     const digits = (v, tick, places) => (tick ? String(+v.toPrecision(4)) : v.toFixed(places));
-    const lossValue = (v, tick) => (state.view === "delta"
-      ? (v > 0 ? "+" : "") + (tick ? +v.toPrecision(3) : v.toFixed(4)) : digits(v, tick, 4));
+    const signed = (v, tick) => (v > 0 ? "+" : "") + (tick ? +v.toPrecision(3) : v.toFixed(4));
     // The part of the run to look at; the scale of y follows what is in it.
+    const kParts = { all: 0, settled: 0.1, half: 0.5, quarter: 0.75 };
     const windowOf = (rows) => {
-      const first = rows[0][0], last = rows[rows.length - 1][0], shares = { all: 0, half: 0.5, quarter: 0.75 };
-      return state.span === "all" ? null : [first + (last - first) * shares[state.span], last];
+      const first = rows[0][0], last = rows[rows.length - 1][0];
+      return state.span === "all" || state.view === "eval" ? null : [first + (last - first) * kParts[state.span], last];
     };
     const place = (id) => document.getElementById(id);
-    const loss = chart(place("chart-loss"), { axis, value: lossValue, windowOf, lines: () => shownLines(state.view),
-      zero: () => state.view === "delta", dots: () => state.view === "eval" });
+    const loss = chart(place("chart-loss"), { axis, windowOf, lines: () => shownLines(state.view),
+      value: (v, tick) => digits(v, tick, 4), dots: () => state.view === "eval" });
+    const main = [loss];
+    if (place("chart-delta"))
+      main.push(chart(place("chart-delta"), { axis, windowOf, lines: () => shownLines("delta"), value: signed, zero: () => true }));
     const others = [
       ["chart-grad", "grad_norm", (v, tick) => digits(v, tick, 3)],
-      ["chart-lr", "lr", (v) => v.toExponential(v === 0 ? 0 : 1)],
+      ["chart-lr", "lr", (v) => (v === 0 ? "0" : v.toExponential(1))],
       ["chart-speed", "tokens_per_s", (v, tick) => (tick ? short(v) : Math.round(v).toLocaleString("en"))],
-    ].map(([id, view, value]) => chart(place(id), { axis, value, windowOf, lines: () => shownLines(view) }));
-    const drawAll = () => { loss.draw(); others.forEach((other) => other.draw()); };
+    ].map(([id, view, value]) => chart(place(id), { axis, value, lines: () => shownLines(view) }));
+    const draw = (charts) => charts.forEach((one) => one.draw());
+    const drawAll = () => draw([...main, ...others]);
 
-    const title = place("chart-loss").querySelector("h3"), help = place("chart-loss").querySelector("p");
     function caption() {
       const mean = state.smooth > 1 ? ` Each point is the mean of ${state.smooth} steps.` : "";
-      const words = {
-        loss: ["Training loss", "Nats a token." + mean],
-        delta: ["Δ loss", "Loss less that of the baseline with the same weights at the same step, nats a token." + mean],
-        eval: ["Evaluation loss", "Nats a token, on held-out text."],
+      const write = (id, title, text) => {
+        place(id).querySelector("h3").textContent = title;
+        place(id).querySelector("p").textContent = text;
       };
-      [title.textContent, help.textContent] = words[state.view];
+      if (state.view === "eval") write("chart-loss", "Evaluation loss", "Nats a token, on held-out text.");
+      else write("chart-loss", "Training loss", "Nats a token." + mean);
+      if (place("chart-delta"))
+        write("chart-delta", "Δ loss", "Loss less the baseline’s with the same weights at the same step, nats a token." + mean);
     }
-    const set = (name, draw) => (value) => { state[name] = value; caption(); draw(); };
+    const set = (name, redraw) => (value) => { state[name] = value; caption(); redraw(); };
     const controls = place("loss-controls");
     const views = [["loss", "loss"]];
-    if (series.some((s) => !s.baseline && baselineOf(s))) views.push(["delta", "Δ to baseline"]);
     if (series.some((s) => s.eval.loss.length)) views.push(["eval", "evaluation"]);
-    if (views.length > 1) controls.append(Page.choice("Show", views, state.view, set("view", loss.draw)).holder);
+    if (views.length > 1) controls.append(Page.choice("Show", views, state.view, set("view", () => draw(main))).holder);
     controls.append(
       Page.choice("Against", [["tokens", "tokens"], ["time", "time"], ["steps", "steps"]], state.x, set("x", drawAll)).holder,
-      Page.choice("Part", [["all", "whole run"], ["half", "last half"], ["quarter", "last quarter"]], state.span,
-        set("span", drawAll)).holder);
+      Page.choice("Part", [["all", "whole run"], ["settled", "after 10%"], ["half", "last half"], ["quarter", "last quarter"]],
+        state.span, set("span", () => draw(main))).holder);
     if (widths.length > 1)
       controls.append(Page.choice("Mean of", widths.map((w) => [w, w === 1 ? "none" : String(w)]), state.smooth,
         set("smooth", drawAll)).holder);
     controls.append(element("button", { type: "button", title: "drag over a chart to look closer",
-      on: { click: () => { loss.reset(); others.forEach((other) => other.reset()); } } }, "reset zoom"));
+      on: { click: () => { [...main, ...others].forEach((one) => one.reset()); } } }, "reset zoom"));
     caption();
     Page.onChange(drawAll);
   }

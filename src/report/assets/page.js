@@ -92,7 +92,7 @@ const Page = (() => {
     const place = document.getElementById("legend");
     if (!place) return;
     if (series.length < 2) { place.remove(); return; }
-    const head = element("div", { class: "legend-head" }, element("span", {}, "Show"));
+    const head = element("div", { class: "legend-head" }, element("span", {}, "Rows"));
     const filter = (text, indices) => head.append(
       element("button", { type: "button", on: { click: () => only(indices()) } }, text));
     filter("all", all);
@@ -152,7 +152,7 @@ const Page = (() => {
   document.querySelectorAll("table.sortable").forEach(sortable);
   const columns = document.getElementById("all-columns");
   if (columns) columns.addEventListener("click", () => {
-    const every = document.getElementById("comparison").classList.toggle("every");
+    const every = document.getElementById("compare-table").classList.toggle("every");
     columns.setAttribute("aria-pressed", String(every));
   });
 

@@ -86,13 +86,14 @@
       });
       body.append(line);
     }
-    const table = element("table", { class: "heat" }, element("caption", {},
-      `${state.run.label}: ${measure.text}, ${measure.unit}, at step ${q().steps[state.step]}`), head, body);
+    const table = element("table", { class: "heat" }, head, body);
+    const title = element("h3", { class: "caption" },
+      `${state.run.label}: ${measure.text}, ${measure.unit}, at step ${q().steps[state.step]}`);
     const bar = element("span", { class: "heat-key",
       style: { background: `linear-gradient(to right, ${background(0)}, ${background(1)})` } });
     const legend = element("p", { class: "note" });
     if (text) legend.append(text[0] + " " + unit + " ", bar, " " + text[1] + " " + unit + ", over every step of this run.");
-    heatPlace.replaceChildren(
+    heatPlace.replaceChildren(title,
       element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Quantization error by layer" }, table), legend);
   }
 
