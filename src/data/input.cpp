@@ -16,10 +16,9 @@ constexpr size_t kChunk = size_t{1} << 20;
 
 // Room for one more chunk of output, or an error when the file unpacks to too much.
 void grow(std::string& out, size_t used, const MappedFile& file) {
-  const uint64_t ratio_limit = std::max<uint64_t>(kChunk, file.bytes().size() * kMaxUnpackRatio);
-  if (used + kChunk > std::min(kMaxUnpackedBytes, ratio_limit) + kChunk)
-    fail(Exit::kInput, "{}: {} packed bytes unpack to more than {}", file.path(), file.bytes().size(),
-         std::min(kMaxUnpackedBytes, ratio_limit));
+  const uint64_t packed = file.bytes().size();
+  const uint64_t limit = std::min(kMaxUnpackedBytes, std::max(kFreeUnpackedBytes, packed * kMaxUnpackRatio));
+  if (used > limit) fail(Exit::kInput, "{}: {} packed bytes unpack to more than {}", file.path(), packed, limit);
   out.resize(used + kChunk);
 }
 

@@ -1,0 +1,213 @@
+#include <gtest/gtest.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <random>
+
+#include "base/file.h"
+#include "base/sha256.h"
+#include "data/documents.h"
+#include "data/input.h"
+#include "data/readers/readers.h"
+#include "tests/base/support.h"
+
+namespace mantissa {
+namespace {
+
+using testing::error_of;
+using testing::TempFolder;
+
+std::vector<std::string> list(const Documents& documents) {
+  std::vector<std::string> all;
+  for (size_t i = 0; i < documents.size(); ++i) all.emplace_back(documents[i]);
+  return all;
+}
+
+std::string gzip(const std::string& text) {
+  z_stream stream{};
+  EXPECT_EQ(deflateInit2(&stream, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  std::string out(deflateBound(&stream, text.size()) + 64, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+std::string zstd(const std::string& text) {
+  std::string out(ZSTD_compressBound(text.size()), '\0');
+  out.resize(ZSTD_compress(out.data(), out.size(), text.data(), text.size(), 3));
+  return out;
+}
+
+class ReadersTest : public ::testing::Test {
+ protected:
+  std::string file(const std::string& name, const std::string& content) {
+    write_atomic(folder_ / name, content);
+    return folder_ / name;
+  }
+  std::string refusal(const std::string& path) {
+    return error_of(Exit::kInput, [&] { read_documents(path, config_); });
+  }
+
+  TempFolder folder_;
+  DataConfig config_;
+};
+
+TEST_F(ReadersTest, TextByBlankLines) {
+  const std::string path = file("a.txt", "\xef\xbb\xbf\n\none\r\ntwo\n \t\n\n  three\n\n\n");
+  EXPECT_EQ(list(read_documents(path, config_)), (std::vector<std::string>{"one\ntwo", "three"}));
+  config_.document_separator = "line";
+  EXPECT_EQ(list(read_documents(path, config_)), (std::vector<std::string>{"one", "two", "three"}));
+  config_.document_separator = "none";
+  EXPECT_EQ(list(read_documents(path, config_)), (std::vector<std::string>{"one\ntwo\n \t\n\n  three"}));
+}
+
+TEST_F(ReadersTest, LimitsAreCounted) {
+  const std::string path = file("a.txt", "one\n\nfour\n\nseven!\n\neight!!\n");
+  config_.min_document_bytes = 4;
+  Documents documents = read_documents(path, config_);
+  EXPECT_EQ(list(documents), (std::vector<std::string>{"four", "seven!", "eight!!"}));
+  EXPECT_EQ(documents.short_ones, 1);
+  config_.max_documents = 2;
+  EXPECT_EQ(read_documents(path, config_).size(), 2u);
+}
+
+TEST_F(ReadersTest, JsonLines) {
+  const std::string path = file("a.jsonl", "{\"text\": \"one\\n\\u00e9\", \"meta\": {\"a\": [1]}}\n\n  {\"text\": \"\"}\r\n{\"text\":\"two\"}");
+  const Documents documents = read_documents(path, config_);
+  EXPECT_EQ(list(documents), (std::vector<std::string>{"one\n\xc3\xa9", "two"}));
+  EXPECT_EQ(documents.empty, 1);
+  EXPECT_EQ(documents.format, "jsonl");
+  ASSERT_EQ(documents.files.size(), 1u);
+  EXPECT_EQ(documents.files[0].sha256, sha256(read_text(path)));
+}
+
+TEST_F(ReadersTest, BadJsonLinesNameTheLine) {
+  const auto says = [&](const std::string& line) {
+    const std::string path = file("a.jsonl", "{\"text\": \"good\"}\n" + line + "\n");
+    const std::string message = refusal(path);
+    EXPECT_TRUE(message.starts_with(path + ":2: ")) << message;
+    return message.substr(std::min(message.size(), path.size() + 4));
+  };
+  EXPECT_TRUE(says("{\"text\": \"cut").starts_with("not JSON at byte "));
+  EXPECT_TRUE(says("{\"text\": 'x'}").starts_with("not JSON at byte "));
+  EXPECT_TRUE(says("{\"text\": \"\xff\"}").starts_with("not JSON at byte "));
+  EXPECT_TRUE(says("{\"text\": \"a\"} {}").starts_with("not JSON at byte "));
+  EXPECT_EQ(says("[1]"), "is array, expected an object");
+  EXPECT_EQ(says("{\"txt\": \"a\", \"b\": 1}"), "no key \"text\" (data.text_key); found b, txt");
+  EXPECT_EQ(says("{}"), "no key \"text\" (data.text_key); found none");
+  EXPECT_EQ(says("{\"text\": 3}"), "\"text\" is number, expected a string");
+  EXPECT_EQ(says("{\"text\": \"a\", \"text\": \"b\"}"), "key \"text\" stands twice in one object");
+  EXPECT_EQ(says("{\"text\": " + std::string(70, '[') + std::string(70, ']') + "}"), "nested more than 64 deep");
+  EXPECT_EQ(says("{\"text\": \"a\\u0000b\"}"),
+            "holds a byte 0 (byte 1 of the document), which separates documents; is this UTF-16 or no text?");
+}
+
+TEST_F(ReadersTest, AByteZeroInTextIsRefused) {
+  const std::string path = file("a.txt", std::string("fine\n\nb\0c", 9));
+  EXPECT_EQ(refusal(path),
+            path + ":3: holds a byte 0 (byte 1 of the document), which separates documents; is this UTF-16 or no text?");
+}
+
+TEST_F(ReadersTest, PackedInputUnpacks) {
+  std::string text;
+  std::mt19937 random(1);
+  for (int i = 0; i < 300000; ++i) text += "line " + std::to_string(random() % 100000) + "\n\n";
+  const std::vector<std::string> expected = list(read_documents(file("a.txt", text), config_));
+  EXPECT_EQ(expected.size(), 300000u);
+  EXPECT_EQ(list(read_documents(file("a.txt.gz", gzip(text)), config_)), expected);
+  EXPECT_EQ(list(read_documents(file("a.txt.zst", zstd(text)), config_)), expected);
+  // Members and frames end to end.
+  const size_t half = text.size() / 2;
+  EXPECT_EQ(list(read_documents(file("b.txt.gz", gzip(text.substr(0, half)) + gzip(text.substr(half))), config_)), expected);
+  EXPECT_EQ(list(read_documents(file("b.txt.zst", zstd(text.substr(0, half)) + zstd(text.substr(half))), config_)), expected);
+}
+
+TEST_F(ReadersTest, DamagedPackedInputIsRefused) {
+  std::string text;
+  for (int i = 0; i < 100000; ++i) text += std::to_string(i * 7919 % 100000);
+  const std::string gz = gzip(text), zst = zstd(text);
+  for (const size_t cut : {gz.size() / 2, gz.size() - 1, gz.size() - 8, size_t{5}}) {
+    const std::string message = refusal(file("a.txt.gz", gz.substr(0, cut)));
+    EXPECT_NE(message.find("gzip data is cut short"), std::string::npos) << cut << ": " << message;
+  }
+  for (const size_t cut : {zst.size() / 2, zst.size() - 1, size_t{5}}) {
+    const std::string message = refusal(file("a.txt.zst", zst.substr(0, cut)));
+    EXPECT_NE(message.find("zstd data is cut short"), std::string::npos) << cut << ": " << message;
+  }
+  std::string broken = gz;
+  broken[gz.size() / 2] = static_cast<char>(broken[gz.size() / 2] ^ 0xff);
+  EXPECT_NE(refusal(file("a.txt.gz", broken)).find("damaged gzip data"), std::string::npos);
+  EXPECT_NE(refusal(file("a.txt.gz", gz + "trailing words")).find("damaged gzip data"), std::string::npos);
+}
+
+TEST_F(ReadersTest, BombsAreBounded) {
+  const std::string bomb = zstd(std::string(size_t{70} << 20, 'x'));
+  ASSERT_LT(bomb.size() * kMaxUnpackRatio, kFreeUnpackedBytes);
+  EXPECT_NE(refusal(file("a.txt.zst", bomb)).find("unpack to more than"), std::string::npos);
+}
+
+TEST_F(ReadersTest, FormatsByName) {
+  EXPECT_EQ(error_of(Exit::kUsage, [&] { read_documents("x.parquet", config_); }),
+            "data: x.parquet: .parquet files are not available in this version; give text, JSONL or a DICT database");
+  EXPECT_EQ(error_of(Exit::kUsage, [&] { read_documents("x.dat", config_); }),
+            "data: x.dat: its name does not tell the format; set data.format to text, jsonl or dictd");
+  config_.format = "text";
+  EXPECT_EQ(read_documents(file("x.dat", "a"), config_).size(), 1u);
+}
+
+TEST_F(ReadersTest, SourceRecordNamesAndChecksTheFile) {
+  const std::string path = file("a.txt", "words\n");
+  file("SOURCE.json", "{\"name\": \"pack\", \"version\": \"1.2\", \"a.txt\": \"" + sha256("words\n") + "\"}");
+  const Documents documents = read_documents(path, config_);
+  EXPECT_EQ(documents.name, "pack");
+  EXPECT_EQ(documents.version, "1.2");
+  file("a.txt", "other\n");
+  EXPECT_EQ(refusal(path), path + ": has SHA-256 " + sha256("other\n") + ", expected " + sha256("words\n") + " (" +
+                               (folder_ / "SOURCE.json") + ")");
+}
+
+TEST_F(ReadersTest, ADictDatabase) {
+  // Offsets and lengths in base 64: M = 12, U = 20, V = 21, b = 27, x = 49.
+  const std::string data = "00about the database\nAbc \\Ab\"c\\, n.\n   A thing.\n\nSecond entry";
+  ASSERT_EQ(data.substr(21, 27), "Abc \\Ab\"c\\, n.\n   A thing.\n");
+  const std::string path = file("t.index", "00-database-info\tA\tU\nabc\tV\tb\nabc again\tV\tb\nsecond\tx\tM\n");
+  file("t.dict.dz", gzip(data));
+  for (const std::string name : {"t.index", "t.dict.dz", "t.dict"})
+    EXPECT_EQ(list(read_documents(folder_ / name, config_)), (std::vector<std::string>{"Abc, n. A thing.", "Second entry"})) << name;
+  config_.dictd_text = "layout";
+  EXPECT_EQ(list(read_documents(path, config_))[0], "Abc \\Ab\"c\\, n. A thing.");
+  config_.dictd_text = "raw";
+  EXPECT_EQ(list(read_documents(path, config_))[0], "Abc \\Ab\"c\\, n.\n   A thing.");
+
+  file("t.index", "abc\tA\n");
+  EXPECT_EQ(refusal(path), path + ":1: expected headword, offset and length in base64 digits, parted by tabs");
+  file("t.index", "abc\tA\tB\nabc\tA\t!\n");
+  EXPECT_EQ(refusal(path), path + ":2: expected headword, offset and length in base64 digits, parted by tabs");
+  file("t.index", "abc\tA\tZZZ\n");
+  EXPECT_EQ(refusal(path), path + ":1: entry of 104025 bytes at 0 passes the end of the data (61 bytes)");
+}
+
+TEST(DictdProse, ReadsAsEnglish) {
+  EXPECT_EQ(dictd_prose("Larva \\Lar\"va\\ (l[aum]r\"v[.a]), n.; pl. L. {Larv[ae]}\n   (l[aum]r\"v[ae]), E. {Larvas}. [L. larva\n"
+                        "   ghost, specter, mask.]\n   1. (Zool.) Any young insect from the time that it hatches\n"
+                        "      from the egg.\n      [1913 Webster]\n\n   2. The early form of any animal. [Obs.]\n"
+                        "      [1913 Webster] Larvacea\n\n"),
+            "Larva, n.; pl. L. Larvae (larvae), E. Larvas. 1. (Zool.) Any young insect from the time that it hatches from the "
+            "egg.\n2. The early form of any animal.");
+  EXPECT_EQ(dictd_prose("Suave, a. Bland. -- {Suave\"ly}, adv. -- Ex*pan\"sive*ly, adv."),
+            "Suave, a. Bland. -- Suavely, adv. -- Expansively, adv.");
+  EXPECT_EQ(dictd_prose("fa[,c]ade, na[\"i]ve, co[\"o]perate, [thorn]orn, [=oo]ze, cr[^e]pe [R.]"),
+            "facade, naive, cooperate, thorn, ooze, crepe");
+  EXPECT_EQ(dictd_prose("one\n         He said \"yes.\"       --Sydney\n                           Smith.\n"),
+            "one He said \"yes.\" --Sydney Smith.");
+  EXPECT_EQ(dictd_prose("an open [bracket stays, a \\ too"), "an open [bracket stays, a \\ too");
+  EXPECT_EQ(dictd_prose(""), "");
+}
+
+}  // namespace
+}  // namespace mantissa
