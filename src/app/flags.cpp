@@ -25,10 +25,10 @@ class FlagFields final : public config::Fields {
     add(key, value, help)->check(CLI::IsMember(std::move(allowed)));
   }
   void number(std::string_view key, double& value, std::string_view help, config::Range range) override {
-    add(key, value, help)->check(CLI::Range(range.min, range.max));
+    add(key, value, help)->check(within(range));
   }
   void integer(std::string_view key, int64_t& value, std::string_view help, config::Range range) override {
-    add(key, value, help)->check(CLI::Range(range.min, range.max));
+    add(key, value, help)->check(within(range));
   }
   void boolean(std::string_view key, bool& value, std::string_view help) override {
     app_.add_flag(flag_names(key), value, std::string(help));
@@ -60,6 +60,15 @@ class FlagFields final : public config::Fields {
   CLI::Option* add(std::string_view key, T& value, std::string_view help) {
     return app_.add_option(flag_names(key), value, std::string(help))->capture_default_str();
   }
+  // CLI11's form of a check: the complaint, or "".
+  static std::function<std::string(const std::string&)> within(config::Range range) {
+    return [range](const std::string& text) -> std::string {
+      double value = 0;
+      if (!parse_double(text, value)) return fmt::format("{} is not a number", printable(text));
+      if (value >= range.min && value <= range.max) return "";
+      return fmt::format("{}, expected {} to {}", printable(text), range.min, range.max);
+    };
+  }
   static void refuse(std::string_view key) { check(false, "field {} has parts and cannot be a flag", key); }
 
   CLI::App& app_;
@@ -82,7 +91,10 @@ bool parse_flags(CLI::App& app, const std::vector<std::string>& args) {
   try {
     app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
   } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
+    std::string text = app.help();
+    const std::string usage = "Usage: " + app.get_name();
+    if (const size_t at = text.find(usage); at != std::string::npos) text.insert(at + 7, "mantissa ");
+    fmt::print("{}", text);
     return false;
   } catch (const CLI::ParseError& error) {
     const std::vector<std::string> extra = app.remaining();

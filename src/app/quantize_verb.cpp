@@ -145,6 +145,10 @@ int quantize_verb(const std::vector<std::string>& args) {
   const RecipeEntry& recipe = find_recipe(flags.recipe);
   const OperandSpec spec = formats(recipe, flags);
   refuse_unread_options(flags.options, {&recipe});
+  const RecipeOptions defaults;
+  if (flags.options.margin != defaults.margin || flags.options.amax_history_len != defaults.amax_history_len ||
+      flags.options.amax_compute_algo != defaults.amax_compute_algo)
+    fail(Exit::kUsage, "quantize: margin and amax history lead from step to step; one cast takes its scale by --scale");
   const float scale = flags.scale.empty() ? 1.0f : parse_scale(flags.scale);
   if (flags.device == "cuda")
     fail(Exit::kUnavailable,
