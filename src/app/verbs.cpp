@@ -13,6 +13,12 @@ namespace mantissa {
 
 const std::vector<Verb>& verbs() {
   static const std::vector<Verb> table = {
+      {"train", "one training run of a config", train_verb},
+      {"compare", "the same run under several precision settings: table and report", compare_verb},
+      {"plan", "memory, FLOPs, steps and time of a config; trains nothing", plan_verb},
+      {"inspect", "what a model folder, a safetensors file or a run folder holds", inspect_verb},
+      {"report", "tables and one self-contained HTML page from run folders", report_verb},
+      {"probe", "logits, loss, gradients and AdamW steps of a model on given tokens", probe_verb},
       {"quantize", "bytes and scales of given tensors under a recipe", quantize_verb},
       {"doctor", "machine, libraries, GEMMs; which recipe is native or emulated here and why", doctor_verb},
   };

@@ -7,6 +7,12 @@
 namespace mantissa {
 
 // Each takes the arguments after its name and returns the exit code; errors leave as Error. Interrupted runs return 75.
+int train_verb(const std::vector<std::string>& args);
+int compare_verb(const std::vector<std::string>& args);
+int plan_verb(const std::vector<std::string>& args);
+int inspect_verb(const std::vector<std::string>& args);
+int report_verb(const std::vector<std::string>& args);
+int probe_verb(const std::vector<std::string>& args);
 int quantize_verb(const std::vector<std::string>& args);
 int doctor_verb(const std::vector<std::string>& args);
 

@@ -183,6 +183,7 @@ bool run_compare(const TrainConfig& config, bool restart, const CompareHooks& ho
       const TrainConfig c = row_config(config, spec, repeat);
       Trainer trainer(c, data.of(c.run.seed), rates);
       if (info.is_null()) info = trainer.info();
+      if (hooks.started) hooks.started(trainer, data.of(c.run.seed), rates);
       repeats.push_back(in_context(spec.name, [&] { return trainer.run(c.run.dir, hooks.train); }));
     }
     rows.push_back(row_json(spec, repeats));

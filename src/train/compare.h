@@ -22,6 +22,8 @@ TrainConfig row_config(const TrainConfig& config, const CompareRowSpec& row, int
 struct CompareHooks {
   // A row begins or went on from an earlier start (`done`).
   std::function<void(size_t index, size_t count, const CompareRowSpec& row, bool done)> row_begins;
+  // A row's trainer is ready; nothing is allocated for its model yet.
+  std::function<void(Trainer&, const Dataset&, const MachineRates&)> started;
   // compare.json was written with one more row.
   std::function<void()> row_ended;
   TrainHooks train;

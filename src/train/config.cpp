@@ -17,7 +17,10 @@ void TrainConfig::describe(config::Fields& fields) {
     f.text("init", model_init, "a Hugging Face folder to start from; empty: from scratch with the sizes below");
     model.describe(f);
   });
-  fields.section("data", [this](config::Fields& f) { data.describe(f); });
+  fields.section("data", [this](config::Fields& f) {
+    data.describe(f);
+    f.integer("tokens", data_tokens, "plan: tokens of a pass where the files are not on this disk", {.min = 0});
+  });
   fields.section("batch", [this](config::Fields& f) {
     f.integer("tokens", batch.tokens, "tokens of an optimizer step", {.min = 1});
     f.text("micro_batch", batch.micro_batch, "rows of a micro-batch, or auto: the most that memory holds");

@@ -55,6 +55,7 @@ struct TrainConfig {
   std::string model_init;  // a Hugging Face folder; "": from scratch with `model`
   ModelConfig model;
   DataConfig data;
+  int64_t data_tokens = 0;  // data.tokens: tokens of a pass, for `plan` where the files are not on the disk
   BatchConfig batch;
   OptimizerConfig optimizer;
   ScheduleConfig schedule;

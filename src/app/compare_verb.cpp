@@ -1,0 +1,98 @@
+// mantissa compare CONFIG: the same run under several precision settings, then a table and a report.
+#include "app/flags.h"
+#include "app/run_console.h"
+#include "app/verbs.h"
+#include "base/file.h"
+#include "base/signal.h"
+#include "base/units.h"
+#include "report/html.h"
+#include "report/table.h"
+#include "train/compare.h"
+
+namespace mantissa {
+namespace {
+
+void print_table(Console& console, const std::string& folder) {
+  console.end_status();
+  const report::TableStyle style{.width = console.interactive() ? console.width() : 120, .color = console.color()};
+  std::string table = report::render_compare_table(report::read_compare(folder), style);
+  if (table.ends_with('\n')) table.pop_back();
+  console.line(table);
+}
+
+// One line for a row that has ended, printed while the others go on.
+void print_row(Console& console, const std::string& folder, size_t index, size_t count) {
+  const report::CompareResult result = report::read_compare(folder);
+  const report::CompareRow& row = result.rows.back();
+  console.line(fmt::format("{:>2}/{}  {:<8} {:<15} {:<19} loss {:.4f}  Δ {:<8} {:>7} tok/s  {}", index + 1, count, row.weights,
+                           row.recipe, row.scope, row.loss.value_or(NAN), report::fixed(row.delta_loss, 4, true),
+                           grouped(static_cast<int64_t>(row.tokens_per_s.value_or(0))),
+                           duration_text(row.seconds.value_or(0))));
+}
+
+}  // namespace
+
+int compare_verb(const std::vector<std::string>& given) {
+  std::vector<std::string> args = given;
+  const std::vector<std::string> overrides = take_overrides(args);
+  CLI::App app("The same run under several precision settings. Any key of the config can follow as --section.key=value.",
+               "compare");
+  std::string path;
+  bool print_config = false, restart = false;
+  app.add_option("config", path, "YAML file")->required();
+  app.add_flag("--print-config", print_config, "print every value and where it came from, then stop");
+  app.add_flag("--restart", restart, "train every row anew");
+  if (!parse_flags(app, args)) return 0;
+  const TrainConfig config = read_train_config(path, overrides, print_config);
+  if (print_config) return 0;
+
+  Console console(!config.log.console);
+  catch_stop_signals();
+  const std::string folder = config.run.folder();
+  const std::string html = join_path(folder, "report.html");
+  size_t current = 0, count = compare_rows(config).size();
+  std::string row_name;
+  bool head = false;
+  CompareHooks hooks;
+  hooks.row_begins = [&](size_t index, size_t, const CompareRowSpec& row, bool done) {
+    current = index;
+    row_name = row.name;
+    if (done) console.line(fmt::format("{:>2}/{}  {} is there already", index + 1, count, row.name));
+  };
+  hooks.row_ended = [&] { print_row(console, folder, current, count); };
+  hooks.started = [&](Trainer& trainer, const Dataset& data, const MachineRates& rates) {
+    if (head) return;
+    head = true;
+    print_machine(console, rates);
+    print_run(console, trainer, config);
+    print_data(console, data, config);
+    console.line(fmt::format("compare   {} rows of {} tokens, the same seed, data and order in each · {}", count,
+                             grouped(trainer.steps() * config.batch.tokens), folder));
+  };
+  hooks.train.step = [&](const StepReport& r) {
+    // A file would fill with steps; there the rows alone are told.
+    if (console.interactive()) console.status(fmt::format("{:>2}/{}  {}  {}", current + 1, count, row_name, step_line(r)));
+  };
+  hooks.train.warning = [&](const std::string& text) { console.warn(row_name + ": " + text); };
+  hooks.train.stop = [] { return stop_requested(); };
+
+  bool trained = false;
+  try {
+    trained = run_compare(config, restart, hooks);
+  } catch (const Error& error) {
+    if (error.code() == Exit::kInterrupted) {
+      console.end_status();
+      console.line(fmt::format("stopped: {} of {} rows have ended; the same command goes on with row {}", current, count, current + 1));
+    }
+    throw;
+  }
+  if (!trained) console.line(fmt::format("{}: every row was there already; --restart trains anew", folder));
+  report::write_report({folder}, html);
+  console.line("");
+  print_table(console, folder);
+  console.line(fmt::format("report    {}", html));
+  console.flush();
+  return 0;
+}
+
+}  // namespace mantissa

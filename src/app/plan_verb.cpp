@@ -1,0 +1,126 @@
+// mantissa plan CONFIG: what a run takes, before it is started.
+#include <cmath>
+
+#include "app/flags.h"
+#include "app/run_console.h"
+#include "app/verbs.h"
+#include "base/file.h"
+#include "base/machine.h"
+#include "base/units.h"
+
+namespace mantissa {
+namespace {
+
+struct PlanOptions {
+  std::string path;
+  double tokens_per_s = 0, mfu = 0, peak_tflops = 0, memory_gib = 0;
+  bool curve = false;
+};
+
+// Tokens of a pass and the mean attended length, from the data where it is on the disk.
+struct DataFacts {
+  int64_t tokens = 0;
+  double segment_length = 0;
+  std::string source;
+};
+
+DataFacts facts_of(const TrainConfig& c) {
+  if (!c.data.train.empty() && exists(c.data.train)) {
+    const Dataset data = Dataset::load(c.data, static_cast<uint64_t>(c.run.seed));
+    return {data.tokens(Split::kTrain), data.report().train.segment_length, c.data.train};
+  }
+  if (c.data_tokens > 0) return {c.data_tokens, static_cast<double>(c.data.sequence_length), "data.tokens of the config"};
+  if (c.train.steps == 0 && c.train.tokens == 0)
+    fail(Exit::kUsage, "data.train: {} is not there; give data.tokens, train.tokens or train.steps to plan without it",
+         c.data.train.empty() ? "(none)" : c.data.train);
+  return {0, static_cast<double>(c.data.sequence_length), "no data; every row taken as one document"};
+}
+
+void print_flops(const FlopsPerToken& f) {
+  const auto row = [](const char* name, double flops, const char* formula) {
+    fmt::print("  {:<26} {:>10.4f} GFLOP  {}\n", name, flops / 1e9, formula);
+  };
+  fmt::print("FLOPs per token (training, 3 x forward)\n");
+  row("mfu", f.mfu, "3 (L (4 H QW + 4 H KW + 2 s QW + 6 H I) + 2 H V), causal, s = segment length");
+  row("nanogpt_legacy_v1", f.nanogpt_legacy_v1, "6 N + 12 L QW S");
+  row("combined_formula_v2", f.combined_formula_v2, "3 (L (2 H^2 (2 + 2/G) + 4 S H + 6 H I) + 2 H V)");
+  row("component_summation_v2025", f.component_summation_v2025, "3 (L (2 H QW + 4 H KW + 4 S QW + 2 QW H + 6 H I) + 2 H V)");
+  row("hfu", f.hfu, "component sum with what recompute runs again");
+  fmt::print("  attention/FFN ratio of a layer's forward {:.3f}\n", f.attention_to_ffn_ratio);
+}
+
+void print_curve(const TrainConfig& c, int64_t steps) {
+  constexpr int kColumns = 60, kRows = 8;
+  std::vector<double> y(kColumns);
+  for (int i = 0; i < kColumns; ++i) {
+    const auto step = 1 + static_cast<int64_t>(std::llround(static_cast<double>(i) / (kColumns - 1) * static_cast<double>(steps - 1)));
+    y[static_cast<size_t>(i)] = c.schedule.factor(step, steps);
+  }
+  fmt::print("schedule  {} · {} warm-up steps of {} · peak {:.2e}\n", c.schedule.name, c.schedule.warmup_steps, steps, c.optimizer.adamw.lr);
+  for (int row = kRows; row >= 1; --row) {
+    std::string line;
+    for (double v : y) line += v >= (row - 0.5) / kRows ? "█" : " ";
+    fmt::print("  {:>8.1e} |{}\n", c.optimizer.adamw.lr * row / kRows, line);
+  }
+}
+
+void print_memory(const TrainConfig& c, int64_t device) {
+  const MemoryPlan plan = plan_memory(c, device);
+  fmt::print("memory    micro-batch {} rows x {} accumulation\n", plan.micro_rows, plan.accumulation);
+  for (const auto& [purpose, bytes] : plan.ledger.rows())
+    fmt::print("  {:<26} {:>12}\n", purpose, bytes_text(static_cast<double>(bytes)));
+  fmt::print("  {:<26} {:>12} of {} ({:.1f}%)\n", "total", bytes_text(static_cast<double>(plan.ledger.total())),
+             bytes_text(static_cast<double>(device)), plan.percent());
+}
+
+void print_time(const PlanOptions& o, const FlopsPerToken& f, double tokens) {
+  double rate = o.tokens_per_s;
+  std::string from = "stated";
+  if (rate == 0 && o.mfu > 0) {
+    if (o.peak_tflops == 0) fail(Exit::kUsage, "--mfu needs --peak-tflops (H100 and H200 989.5, B200 2250, A100 312)");
+    rate = o.mfu * o.peak_tflops * 1e12 / f.mfu;
+    from = fmt::format("{} of {} TFLOP/s", percent_text(o.mfu), o.peak_tflops);
+  }
+  if (rate == 0) {
+    fmt::print("time      give --tokens-per-s, or --mfu and --peak-tflops\n");
+    return;
+  }
+  fmt::print("time      {} at {} tok/s ({}) = {:.2f} hours\n", duration_text(tokens / rate), grouped(static_cast<int64_t>(rate)), from,
+             tokens / rate / 3600);
+}
+
+}  // namespace
+
+int plan_verb(const std::vector<std::string>& given) {
+  std::vector<std::string> args = given;
+  const std::vector<std::string> overrides = take_overrides(args);
+  PlanOptions o;
+  CLI::App app("Memory, FLOPs, steps and time of a config. Any key of the config can follow as --section.key=value.", "plan");
+  app.add_option("config", o.path, "YAML file")->required();
+  app.add_option("--tokens-per-s", o.tokens_per_s, "speed for the time, measured elsewhere")->check(CLI::PositiveNumber);
+  app.add_option("--mfu", o.mfu, "speed for the time as a share of --peak-tflops")->check(CLI::Range(0.0, 2.0));
+  app.add_option("--peak-tflops", o.peak_tflops, "dense BF16 peak of the device")->check(CLI::PositiveNumber);
+  app.add_option("--memory-gib", o.memory_gib, "memory of the device; default: this machine's")->check(CLI::PositiveNumber);
+  if (!parse_flags(app, args)) return 0;
+  const TrainConfig c = read_train_config(o.path, overrides);
+  const DataFacts data = facts_of(c);
+  const int64_t steps = c.steps(data.tokens);
+  c.schedule.validate(steps);
+  const double tokens = static_cast<double>(steps) * static_cast<double>(c.batch.tokens);
+  const auto parameters = static_cast<double>(count_parameters(c.model));
+  const FlopsPerToken f = flops_per_token(c.model, c.data.sequence_length, data.segment_length, parse_recompute(c.train.recompute));
+
+  fmt::print("model     {} · {} parameters ({})\n", c.model.arch, grouped(count_parameters(c.model)), count_text(parameters));
+  fmt::print("data      {} tokens a pass ({}) · mean attended segment {:.0f} of {}\n", grouped(data.tokens), data.source,
+             data.segment_length, c.data.sequence_length);
+  fmt::print("steps     {} of {} tokens = {} tokens · {:.2f} a parameter · Chinchilla (20 a parameter) {}\n", grouped(steps),
+             grouped(c.batch.tokens), grouped(static_cast<int64_t>(tokens)), tokens / parameters, count_text(20 * parameters));
+  print_flops(f);
+  fmt::print("total     {:.3e} FLOP by mfu\n", f.mfu * tokens);
+  print_curve(c, steps);
+  print_memory(c, o.memory_gib > 0 ? static_cast<int64_t>(o.memory_gib * (1 << 30)) : machine().memory_bytes);
+  print_time(o, f, tokens);
+  return 0;
+}
+
+}  // namespace mantissa

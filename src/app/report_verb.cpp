@@ -1,0 +1,36 @@
+// mantissa report DIR...: tables and one self-contained page from run folders.
+#include "app/flags.h"
+#include "app/verbs.h"
+#include "base/console.h"
+#include "base/file.h"
+#include "report/html.h"
+#include "report/table.h"
+
+namespace mantissa {
+
+int report_verb(const std::vector<std::string>& args) {
+  CLI::App app("Tables and one self-contained HTML page from run or comparison folders.", "report");
+  std::vector<std::string> folders;
+  std::string output;
+  bool markdown = false;
+  app.add_option("folders", folders, "run or comparison folders")->required();
+  app.add_option("--output", output, "the page; default: report.html in the first folder");
+  app.add_flag("--markdown", markdown, "print the comparison as Markdown");
+  if (!parse_flags(app, args)) return 0;
+  if (output.empty()) output = join_path(folders.front(), "report.html");
+  Console console;
+  report::write_report({folders.begin(), folders.end()}, output);
+  for (const std::string& folder : folders) {
+    if (!exists(join_path(folder, "compare.json"))) continue;
+    const report::CompareResult result = report::read_compare(folder);
+    const report::TableStyle style{.width = console.interactive() ? console.width() : 120, .color = console.color()};
+    std::string text = markdown ? report::render_markdown(report::compare_table(result)) : report::render_compare_table(result, style);
+    if (text.ends_with('\n')) text.pop_back();
+    console.line(text);
+  }
+  console.line(fmt::format("report    {}", output));
+  console.flush();
+  return 0;
+}
+
+}  // namespace mantissa

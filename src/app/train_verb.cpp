@@ -1,0 +1,62 @@
+// mantissa train CONFIG: one run.
+#include <nlohmann/json.hpp>
+
+#include "app/flags.h"
+#include "app/run_console.h"
+#include "app/verbs.h"
+#include "base/file.h"
+#include "base/signal.h"
+#include "base/units.h"
+#include "report/html.h"
+
+namespace mantissa {
+
+int train_verb(const std::vector<std::string>& given) {
+  std::vector<std::string> args = given;
+  const std::vector<std::string> overrides = take_overrides(args);
+  CLI::App app("One training run. Any key of the config can follow as --section.key=value.", "train");
+  std::string path;
+  bool print_config = false, restart = false;
+  app.add_option("config", path, "YAML file")->required();
+  app.add_flag("--print-config", print_config, "print every value and where it came from, then stop");
+  app.add_flag("--restart", restart, "train anew although the folder holds a finished run");
+  if (!parse_flags(app, args)) return 0;
+  const TrainConfig config = read_train_config(path, overrides, print_config);
+  if (print_config) return 0;
+
+  Console console(!config.log.console);
+  const std::string folder = config.run.folder();
+  const std::string result_path = join_path(folder, "result.json");
+  if (exists(result_path) && !restart) {
+    console.line(fmt::format("{} holds a finished run: loss {:.4f}; --restart trains anew", folder,
+                             read_json(result_path).value("loss", 0.0)));
+    return 0;
+  }
+  catch_stop_signals();
+  const Dataset data = Dataset::load(config.data, static_cast<uint64_t>(config.run.seed));
+  const MachineRates rates = measure_rates();
+  Trainer trainer(config, data, rates);
+  print_machine(console, rates);
+  print_run(console, trainer, config);
+  print_data(console, data, config);
+  const TrainHooks hooks{
+      .step = [&](const StepReport& r) { console.status(step_line(r)); },
+      .evaluation =
+          [&](const EvalReport& r) {
+            console.line(fmt::format("eval at step {}: loss {:.4f}, perplexity {:.2f}", r.step, r.loss, std::exp(r.loss)));
+          },
+      .warning = [&](const std::string& text) { console.warn(text); },
+      .stop = [] { return stop_requested(); }};
+  if (exists(result_path)) std::filesystem::remove(result_path);
+  const RunResult result = trainer.run(folder, hooks);
+  console.end_status();
+  report::write_report({folder}, join_path(folder, "report.html"));
+  console.line(fmt::format("done      loss {:.4f} (mean of the last tenth) · eval {:.4f} · {} tok/s · mfu {} of the measured GEMM rate · {}",
+                           result.loss, result.eval_loss, grouped(static_cast<int64_t>(result.tokens_per_s)),
+                           percent_text(result.mfu), duration_text(result.seconds)));
+  console.line(fmt::format("report    {}", join_path(folder, "report.html")));
+  console.flush();
+  return 0;
+}
+
+}  // namespace mantissa
