@@ -10,24 +10,30 @@ constexpr int64_t kTile = 1024;        // elements that draw together
 constexpr int64_t kDrawsPerBlock = 8;  // 16-bit draws in 128 bits
 
 // Element i draws half-word i % 8 of block i / 8, low half of a word first.
-MANTISSA_HD void draw_tile(uint16_t* random, const RandomKey& key, int64_t element, int64_t n) {
+MANTISSA_HD void draw_tile(uint16_t* random, const RandomKey& key, int64_t element) {
   const uint64_t block = static_cast<uint64_t>(element / kDrawsPerBlock);
-  const int64_t blocks = (n + kDrawsPerBlock - 1) / kDrawsPerBlock;
+  alignas(64) uint32_t words[kTile / 2];
 #pragma omp simd
-  for (int64_t b = 0; b < blocks; ++b) {
+  for (int64_t b = 0; b < kTile / kDrawsPerBlock; ++b) {
     const Random4 bits = draw(key, block + static_cast<uint64_t>(b));
-    for (int64_t w = 0; w < 4; ++w) {
-      random[b * kDrawsPerBlock + 2 * w] = static_cast<uint16_t>(bits.x[w]);
-      random[b * kDrawsPerBlock + 2 * w + 1] = static_cast<uint16_t>(bits.x[w] >> 16);
-    }
+    words[4 * b] = bits.x[0];
+    words[4 * b + 1] = bits.x[1];
+    words[4 * b + 2] = bits.x[2];
+    words[4 * b + 3] = bits.x[3];
+  }
+#pragma omp simd
+  for (int64_t w = 0; w < kTile / 2; ++w) {
+    random[2 * w] = static_cast<uint16_t>(words[w]);
+    random[2 * w + 1] = static_cast<uint16_t>(words[w] >> 16);
   }
 }
 
 // Up with probability (bits below BF16) / 2^16; NaN and Inf as to_bf16.
-MANTISSA_HD bf16 to_bf16_stochastic(float x, uint16_t random) {
+MANTISSA_HD uint16_t bf16_stochastic(float x, uint16_t random) {
   const uint32_t u = std::bit_cast<uint32_t>(x);
   const bool finite = (u & 0x7f800000u) != 0x7f800000u;
-  return finite ? bf16{static_cast<uint16_t>((u + random) >> 16)} : to_bf16(x);
+  const uint32_t moved = (u + random) >> 16, kept = to_bf16(x).bits;
+  return static_cast<uint16_t>(finite ? moved : kept);
 }
 
 // Returns how many elements of a BF16 param had an update and kept their bits.
@@ -45,13 +51,13 @@ MANTISSA_HD int64_t update(const AdamwArgs& a, P* param, bf16* copy, const G* gr
     v[i] = from_float<S>(vi);
     const float moved = a.step_size * (mi / (__builtin_sqrtf(vi) / a.sqrt_correction2 + a.eps));
     const float p = before - decayed - moved;
-    P stored;
-    if constexpr (kStochastic)
-      stored = to_bf16_stochastic(p, random[i]);
-    else
-      stored = from_float<P>(p);
-    param[i] = stored;
-    if constexpr (sizeof(P) == 2) still += ((decayed != 0 || moved != 0) && to_float(stored) == before) ? 1 : 0;
+    if constexpr (sizeof(P) == 2) {
+      const uint16_t bits = kStochastic ? bf16_stochastic(p, random[i]) : to_bf16(p).bits;
+      still += ((decayed != 0) | (moved != 0)) & (bits == param[i].bits) ? 1 : 0;
+      param[i].bits = bits;
+    } else {
+      param[i] = p;
+    }
     if (copy) copy[i] = to_bf16(p);
   }
   return still;
@@ -64,8 +70,8 @@ int64_t adamw_all(const AdamwArgs& a) {
     int64_t mine = 0;
     for (int64_t i = begin; i < end; i += kTile) {
       const int64_t width = end - i < kTile ? end - i : kTile;
-      uint16_t random[kTile];
-      if constexpr (kStochastic) draw_tile(random, a.key, i, width);
+      alignas(64) uint16_t random[kTile];
+      if constexpr (kStochastic) draw_tile(random, a.key, i);
       mine += update<kStochastic>(a, static_cast<P*>(a.param) + i, a.copy ? static_cast<bf16*>(a.copy) + i : nullptr,
                                   static_cast<const G*>(a.grad) + i, static_cast<S*>(a.m) + i, static_cast<S*>(a.v) + i,
                                   random, width);

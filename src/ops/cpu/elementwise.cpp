@@ -21,7 +21,7 @@ template <class Y, class X>
 void cast_all(Y* y, const X* x, int64_t n) {
   parallel_for(n, kGrain, [=](int64_t begin, int64_t end) {
 #pragma omp simd
-    for (int64_t i = begin; i < end; ++i) y[i] = from_float<Y>(to_float(x[i]));
+    for (int64_t i = begin; i < end; ++i) y[i] = convert<Y>(x[i]);
   });
 }
 

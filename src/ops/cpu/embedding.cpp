@@ -23,7 +23,7 @@ void gather(const EmbeddingFwd& a) {
         for (int64_t i = 0; i < n; ++i) y[i] = from_float<Y>(to_float(row[i]) + to_float(position[i]));
       } else {
 #pragma omp simd
-        for (int64_t i = 0; i < n; ++i) y[i] = from_float<Y>(to_float(row[i]));
+        for (int64_t i = 0; i < n; ++i) y[i] = convert<Y>(row[i]);
       }
     }
   });

@@ -20,19 +20,22 @@ MANTISSA_HD float tile_max(const T* x, int64_t n) {
   return largest;
 }
 
+// e = exp(x - largest); returns its sum.
 template <class T>
-MANTISSA_HD float tile_sum(const T* x, float largest, int64_t n) {
+MANTISSA_HD float tile_exp(float* e, const T* x, float largest, int64_t n) {
   float sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < n; ++i) sum += vec_exp(to_float(x[i]) - largest);
+  for (int64_t i = 0; i < n; ++i) {
+    e[i] = vec_exp(to_float(x[i]) - largest);
+    sum += e[i];
+  }
   return sum;
 }
 
-// x = softmax * scale.
 template <class T>
-MANTISSA_HD void gradient_row(T* x, float largest, float scale, int64_t n) {
+MANTISSA_HD void scale_row(T* x, const float* e, float scale, int64_t n) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) x[i] = from_float<T>(vec_exp(to_float(x[i]) - largest) * scale);
+  for (int64_t i = 0; i < n; ++i) x[i] = from_float<T>(e[i] * scale);
 }
 
 template <class T>
@@ -48,6 +51,7 @@ void cross_entropy_rows(const CrossEntropy& a) {
           for (int64_t i = 0; i < n; ++i) x[i] = from_float<T>(0.0f);
         continue;
       }
+      alignas(64) float e[kTile];
       float largest = -__builtin_inff();
       double sum = 0;
       for (int64_t i = 0; i < n; i += kTile) {
@@ -57,7 +61,7 @@ void cross_entropy_rows(const CrossEntropy& a) {
           sum *= vec_exp(largest - tile);
           largest = tile;
         }
-        sum += tile_sum(x + i, largest, width);
+        sum += tile_exp(e, x + i, largest, width);
       }
       const double log_sum = __builtin_log(sum), target = to_float(x[label]);
       const double lse = largest + log_sum;
@@ -66,8 +70,13 @@ void cross_entropy_rows(const CrossEntropy& a) {
       if (a.grad_scale == 0) continue;
       // d(loss + z lse²)/dx_j = p_j (1 + 2 z lse) - [j = label].
       const double weight = a.grad_scale * (1.0 + 2.0 * static_cast<double>(a.z_weight) * lse);
-      const float at_label = static_cast<float>(__builtin_exp(-a.loss[r]) * weight - a.grad_scale);
-      gradient_row(x, largest, static_cast<float>(weight / sum), n);
+      const auto scale = static_cast<float>(weight / sum);
+      const float at_label = vec_exp(to_float(x[label]) - largest) * scale - a.grad_scale;
+      for (int64_t i = 0; i < n; i += kTile) {
+        const int64_t width = n - i < kTile ? n - i : kTile;
+        if (n > kTile) tile_exp(e, x + i, largest, width);  // a row of one tile still has them
+        scale_row(x + i, e, scale, width);
+      }
       x[label] = from_float<T>(at_label);
     }
   });

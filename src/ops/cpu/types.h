@@ -23,6 +23,15 @@ MANTISSA_HD void with_float(DType dtype, Body&& body) {
     body(Type<float>{});
 }
 
+// x rounded to Y; a copy where Y is x's type.
+template <class Y, class X>
+MANTISSA_HD Y convert(X x) {
+  if constexpr (sizeof(X) == sizeof(Y))
+    return x;
+  else
+    return from_float<Y>(to_float(x));
+}
+
 // Rows of `cols` elements that are worth a thread of their own.
 MANTISSA_HD int64_t row_grain(int64_t cols) { return cols < 8192 ? 8192 / (cols > 0 ? cols : 1) : 1; }
 
