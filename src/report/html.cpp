@@ -50,24 +50,28 @@ std::string subtitle(const ReportData& data) {
 bool has_charts() { return !asset("dygraph.min.js").empty(); }
 
 std::string render_html(const ReportData& data) {
-  const Section sections[] = {result_section(data), table_section(data),  curves_section(data), quantization_section(data),
-                              memory_section(data), mfu_section(data),    setup_section(data),  method_section(data)};
+  const Section sections[] = {result_section(data),       table_section(data),  curves_section(data),
+                              quantization_section(data), memory_section(data), mfu_section(data),
+                              setup_section(data),        method_section(data)};
   const std::string title = escaped(title_of(data));
   std::string page = fmt::format(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n<title>{} – mantissa</title>\n"
+      "<meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n<title>{} – "
+      "mantissa</title>\n"
       "<style>\n{}\n{}</style>\n</head>\n<body>\n",
       title, without_source_map(asset("dygraph.min.css")), asset("report.css"));
-  page += fmt::format("<header><p class=\"brand\">mantissa report</p><h1>{}</h1><p class=\"subtitle\">{}</p>\n<nav "
-                      "aria-label=\"Sections\">", title, escaped(subtitle(data)));
+  page += fmt::format(
+      "<header><p class=\"brand\">mantissa report</p><h1>{}</h1><p class=\"subtitle\">{}</p>\n<nav "
+      "aria-label=\"Sections\">",
+      title, escaped(subtitle(data)));
   for (const Section& section : sections)
     if (!section.body.empty()) page += fmt::format("<a href=\"#{}\">{}</a>", section.id, escaped(section.title));
   page += "</nav></header>\n<main>\n";
   for (const Section& section : sections)
     if (!section.body.empty())
-      page += fmt::format("<section id=\"{0}\" aria-labelledby=\"h-{0}\">\n<h2 id=\"h-{0}\">{1}</h2>\n{2}</section>\n", section.id,
-                          escaped(section.title), section.body);
+      page += fmt::format("<section id=\"{0}\" aria-labelledby=\"h-{0}\">\n<h2 id=\"h-{0}\">{1}</h2>\n{2}</section>\n",
+                          section.id, escaped(section.title), section.body);
   page += "</main>\n<footer><p>Written by mantissa";
   if (has_charts()) page += ". Charts: dygraphs 2, MIT licence, embedded; its notice stands in this file";
   page += ".</p></footer>\n";
@@ -79,7 +83,8 @@ std::string render_html(const ReportData& data) {
 }
 
 void write_report(const std::vector<std::filesystem::path>& dirs, const std::filesystem::path& out) {
-  if (dirs.empty()) fail(Exit::kUsage, "report: no directory given, expected one or more run or comparison directories");
+  if (dirs.empty())
+    fail(Exit::kUsage, "report: no directory given, expected one or more run or comparison directories");
   write_atomic(out.string(), render_html(read_all(dirs)));
 }
 

@@ -34,7 +34,8 @@ std::string share_of(const Number& part, const Number& whole) {
 std::string one_ledger(const Run& run) {
   const Number total = number_at(run.info, "memory.total_bytes"), device = number_at(run.info, "memory.device_bytes");
   Cells rows;
-  for (const auto& [purpose, bytes] : ledger(run)) rows.push_back({escaped(purpose), bytes_text(bytes), share_of(bytes, total)});
+  for (const auto& [purpose, bytes] : ledger(run))
+    rows.push_back({escaped(purpose), bytes_text(bytes), share_of(bytes, total)});
   rows.push_back({"<strong>total</strong>", bytes_cell(total), share_of(total, device) + " of the device"});
   return html_table("Planned memory", {"purpose", "bytes", "share"}, rows, {false, true, true}, "narrow");
 }
@@ -75,8 +76,10 @@ struct Method {
 // FLOPs per token of one training step; the formulas of docs and log.
 constexpr Method kMethods[] = {
     {"mfu", "3 ( L (4 H QW + 4 H KW + 2 S QW + 6 H I) + 2 H V )",
-     "causal: scores and values counted once over the triangle, each packed segment at its own length; 4 H I for a GELU MLP"},
-    {"nanogpt_legacy_v1", "6 N + 12 L QW S", "PaLM's heuristic: N with embedding and head, full attention, no grouped heads"},
+     "causal: scores and values counted once over the triangle, each packed segment at its own length; 4 H I for a "
+     "GELU MLP"},
+    {"nanogpt_legacy_v1", "6 N + 12 L QW S",
+     "PaLM's heuristic: N with embedding and head, full attention, no grouped heads"},
     {"combined_formula_v2", "3 ( L (2 H² (2 + 2/G) + 4 S H + 6 H I) + 2 H V )", "full attention; takes QW for H"},
     {"component_summation_v2025", "3 ( L (2 H QW + 4 H KW + 4 S QW + 2 QW H + 6 H I) + 2 H V )",
      "full attention, component by component"},
@@ -101,7 +104,8 @@ std::string layer_recipes(const Json& info) {
   if (!layers.is_array()) return {};
   for (const Json& layer : layers) {
     const std::string recipe = plain(at_path(layer, "recipe")), name = plain(at_path(layer, "name"));
-    const auto at = std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return group.first == recipe; });
+    const auto at =
+        std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return group.first == recipe; });
     if (at == groups.end())
       groups.emplace_back(recipe, name);
     else
@@ -128,10 +132,12 @@ std::string counted(const Json& info, const char* path, const char* noun) {
 
 Section memory_section(const ReportData& data) {
   std::string body;
-  const auto with = std::count_if(data.runs.begin(), data.runs.end(), [](const Run& run) { return !ledger(run).empty(); });
+  const auto with =
+      std::count_if(data.runs.begin(), data.runs.end(), [](const Run& run) { return !ledger(run).empty(); });
   if (with == 0) return {};
   if (with == 1)
-    body = one_ledger(*std::find_if(data.runs.begin(), data.runs.end(), [](const Run& run) { return !ledger(run).empty(); }));
+    body = one_ledger(
+        *std::find_if(data.runs.begin(), data.runs.end(), [](const Run& run) { return !ledger(run).empty(); }));
   else
     body = all_ledgers(data.runs);
   body += "<p class=\"note\">The plan is made before the first step; nothing is allocated during a step.</p>\n";
@@ -144,19 +150,24 @@ Section mfu_section(const ReportData& data) {
   Cells rows;
   for (const Method& method : kMethods) {
     const Number flops = number_at(info, std::string("flops_per_token.") + method.name);
-    rows.push_back({fmt::format("<code>{}</code>", method.name), flops ? flops_text(*flops) : "–",
-                    fmt::format("<code>{}</code><span class=\"sub\">{}</span>", escaped(method.formula), method.remark)});
+    rows.push_back(
+        {fmt::format("<code>{}</code>", method.name), flops ? flops_text(*flops) : "–",
+         fmt::format("<code>{}</code><span class=\"sub\">{}</span>", escaped(method.formula), method.remark)});
   }
-  std::string body = "<p>Model FLOPs utilization is tokens a second × FLOPs per token ÷ the peak. The field counts FLOPs in four "
-                     "ways, so the same run has four figures; <code>mfu</code> is the one in the tables.</p>\n";
+  std::string body =
+      "<p>Model FLOPs utilization is tokens a second × FLOPs per token ÷ the peak. The field counts FLOPs in four "
+      "ways, so the same run has four figures; <code>mfu</code> is the one in the tables.</p>\n";
   if (const Number peak = number_at(info, "peak.flops"))
-    body += fmt::format("<p>Peak: {}/s{}{}, whatever the precision of the run.</p>\n", flops_text(*peak),
-                        at_path(info, "peak.method").is_null() ? "" : ", ", escaped(plain(at_path(info, "peak.method"))));
+    body +=
+        fmt::format("<p>Peak: {}/s{}{}, whatever the precision of the run.</p>\n", flops_text(*peak),
+                    at_path(info, "peak.method").is_null() ? "" : ", ", escaped(plain(at_path(info, "peak.method"))));
   body += html_table("FLOPs per token of training", {"method", "per token", "formula"}, rows, {false, true, false},
                      "methods");
-  body += "<p class=\"note\">S sequence length, H hidden, I intermediate, L layers, V vocabulary, N parameters, QW query heads × "
-          "head size, KW key heads × head size, G query heads per key head. Norms, RoPE, activations and the embedding "
-          "look-up are not counted.</p>\n";
+  body +=
+      "<p class=\"note\">S sequence length, H hidden, I intermediate, L layers, V vocabulary, N parameters, QW query "
+      "heads × "
+      "head size, KW key heads × head size, G query heads per key head. Norms, RoPE, activations and the embedding "
+      "look-up are not counted.</p>\n";
   Cells figures;
   const CompareResult result = rows_of(data);
   for (const CompareRow& row : result.rows)
@@ -176,7 +187,8 @@ Section mfu_section(const ReportData& data) {
 
 Section setup_section(const ReportData& data) {
   const Json info = data.runs.empty() ? Json() : data.runs.front().info;
-  const Json machine = data.compare && data.compare->machine.is_object() ? Json{{"machine", data.compare->machine}} : info;
+  const Json machine =
+      data.compare && data.compare->machine.is_object() ? Json{{"machine", data.compare->machine}} : info;
   const Json text = data.compare && data.compare->data.is_object() ? Json{{"data", data.compare->data}} : info;
   const Json model = data.compare && data.compare->model.is_object() ? Json{{"model", data.compare->model}} : info;
   const bool one = data.runs.size() == 1;
@@ -188,34 +200,38 @@ Section setup_section(const ReportData& data) {
                       {"memory", memory ? bytes_text(*memory) : ""},
                       {"GEMM rate, measured", joined({gflops(machine, "bf16"), gflops(machine, "f32")}, ", ")}});
   body += "</div>\n<div><h3>Model</h3>\n";
-  body += definition({{"architecture", plain(at_path(model, "model.arch"))},
-                      {"parameters", plain(at_path(model, "model.parameters"))},
-                      {"layers", plain(at_path(model, "model.layers"))},
-                      {"hidden", plain(at_path(model, "model.hidden"))},
-                      {"intermediate", plain(at_path(model, "model.intermediate"))},
-                      {"heads", joined({plain(at_path(model, "model.heads")), plain(at_path(model, "model.kv_heads"))}, " / ")},
-                      {"head size", plain(at_path(model, "model.head_dim"))},
-                      {"vocabulary", plain(at_path(model, "model.vocab"))},
-                      {"embeddings tied", plain(at_path(model, "model.tied"))}});
+  body += definition(
+      {{"architecture", plain(at_path(model, "model.arch"))},
+       {"parameters", plain(at_path(model, "model.parameters"))},
+       {"layers", plain(at_path(model, "model.layers"))},
+       {"hidden", plain(at_path(model, "model.hidden"))},
+       {"intermediate", plain(at_path(model, "model.intermediate"))},
+       {"heads", joined({plain(at_path(model, "model.heads")), plain(at_path(model, "model.kv_heads"))}, " / ")},
+       {"head size", plain(at_path(model, "model.head_dim"))},
+       {"vocabulary", plain(at_path(model, "model.vocab"))},
+       {"embeddings tied", plain(at_path(model, "model.tied"))}});
   body += "</div>\n<div><h3>Data</h3>\n";
-  body += definition({{"text", joined({plain(at_path(text, "data.name")), plain(at_path(text, "data.version"))}, " ")},
-                      {"SHA-256", plain(at_path(text, "data.sha256"))},
-                      {"documents", plain(at_path(text, "data.documents"))},
-                      {"tokens", plain(at_path(text, "data.tokens"))},
-                      {"rows", joined({plain(at_path(text, "data.rows")), counted(text, "data.sequence_length", "tokens")}, " × ")},
-                      {"unigram entropy", counted(text, "data.unigram_entropy_nats", "nats a token")}});
+  body += definition(
+      {{"text", joined({plain(at_path(text, "data.name")), plain(at_path(text, "data.version"))}, " ")},
+       {"SHA-256", plain(at_path(text, "data.sha256"))},
+       {"documents", plain(at_path(text, "data.documents"))},
+       {"tokens", plain(at_path(text, "data.tokens"))},
+       {"rows", joined({plain(at_path(text, "data.rows")), counted(text, "data.sequence_length", "tokens")}, " × ")},
+       {"unigram entropy", counted(text, "data.unigram_entropy_nats", "nats a token")}});
   body += "</div>\n<div><h3>Run</h3>\n";
-  body += definition({{"started", plain(at_path(info, "started"))},
-                      {"version", joined({plain(at_path(info, "version")), plain(at_path(info, "commit"))}, " · ")},
-                      {"seeds", data.compare && !data.compare->seeds.is_null() ? plain(data.compare->seeds)
-                                                                               : plain(at_path(info, "seed"))},
-                      {"steps", plain(at_path(info, "steps"))},
-                      {"batch", joined({counted(info, "batch.tokens", "tokens"),
-                                        counted(info, "batch.micro_batch", "rows a micro-batch"),
-                                        counted(info, "batch.accumulation", "micro-batches")}, " · ")},
-                      {"precision", one ? plain(at_path(info, "precision.summary")) : ""},
-                      {"wall time", one && data.runs.front().row.seconds ? seconds_text(*data.runs.front().row.seconds) : ""},
-                      {"Δ loss against", data.compare ? data.compare->baseline : ""}});
+  body += definition(
+      {{"started", plain(at_path(info, "started"))},
+       {"version", joined({plain(at_path(info, "version")), plain(at_path(info, "commit"))}, " · ")},
+       {"seeds",
+        data.compare && !data.compare->seeds.is_null() ? plain(data.compare->seeds) : plain(at_path(info, "seed"))},
+       {"steps", plain(at_path(info, "steps"))},
+       {"batch",
+        joined({counted(info, "batch.tokens", "tokens"), counted(info, "batch.micro_batch", "rows a micro-batch"),
+                counted(info, "batch.accumulation", "micro-batches")},
+               " · ")},
+       {"precision", one ? plain(at_path(info, "precision.summary")) : ""},
+       {"wall time", one && data.runs.front().row.seconds ? seconds_text(*data.runs.front().row.seconds) : ""},
+       {"Δ loss against", data.compare ? data.compare->baseline : ""}});
   body += "</div>\n</div>\n";
   if (one) body += layer_recipes(info);
   std::string config = data.compare ? data.compare->config : "";
@@ -227,13 +243,16 @@ Section setup_section(const ReportData& data) {
 }
 
 Section method_section(const ReportData& data) {
-  std::string body = "<ul class=\"findings\">\n"
-                     "<li>Loss is the mean of the training loss over the last tenth of the steps, in nats a token; evaluation loss "
-                     "is taken on text held out from training.</li>\n";
+  std::string body =
+      "<ul class=\"findings\">\n"
+      "<li>Loss is the mean of the training loss over the last tenth of the steps, in nats a token; evaluation loss "
+      "is taken on text held out from training.</li>\n";
   if (data.compare)
-    body += "<li>Every row has the same seed, data order and tokens; only weights, recipe and scope differ.</li>\n"
-            "<li>A native row runs its format on the hardware. An emulated row quantizes exactly and multiplies the codes in "
-            "BF16 with FP32 accumulation: its loss is the format's, its speed is not.</li>\n";
+    body +=
+        "<li>Every row has the same seed, data order and tokens; only weights, recipe and scope differ.</li>\n"
+        "<li>A native row runs its format on the hardware. An emulated row quantizes exactly and multiplies the codes "
+        "in "
+        "BF16 with FP32 accumulation: its loss is the format's, its speed is not.</li>\n";
   body += "<li>Speeds are what each run measured on this machine, with whatever else ran there.</li>\n";
   for (const std::string& note : data.notes) body += fmt::format("<li>{}</li>\n", escaped(note));
   return {"method", "How the figures were taken", body + "</ul>\n"};

@@ -60,7 +60,8 @@ std::string snr_cell(TensorError error) {
   if (error.snr.empty()) return error.exact ? "exact" : "–";
   const auto middle = error.snr.begin() + static_cast<std::ptrdiff_t>(error.snr.size() / 2);
   std::nth_element(error.snr.begin(), middle, error.snr.end());
-  return fmt::format("{:.1f}<span class=\"sub\" title=\"{}\">{:.1f}</span>", *middle, escaped(error.worst_layer), error.worst);
+  return fmt::format("{:.1f}<span class=\"sub\" title=\"{}\">{:.1f}</span>", *middle, escaped(error.worst_layer),
+                     error.worst);
 }
 
 // A share in percent with enough digits to tell it from zero.
@@ -70,8 +71,10 @@ std::string share_text(double share) {
 }
 
 std::string chart(const std::string& id, const std::string& title, const std::string& help) {
-  return fmt::format("<figure class=\"chart\" id=\"{}\"><figcaption><h3>{}</h3><p>{}</p></figcaption>"
-                     "<div class=\"plot\"></div></figure>\n", id, escaped(title), escaped(help));
+  return fmt::format(
+      "<figure class=\"chart\" id=\"{}\"><figcaption><h3>{}</h3><p>{}</p></figcaption>"
+      "<div class=\"plot\"></div></figure>\n",
+      id, escaped(title), escaped(help));
 }
 
 }  // namespace
@@ -79,17 +82,18 @@ std::string chart(const std::string& id, const std::string& title, const std::st
 std::string html_table(const std::string& caption, const std::vector<std::string>& header,
                        const std::vector<std::vector<std::string>>& rows, const std::vector<bool>& numeric,
                        const std::string& css_class) {
-  std::string out = fmt::format("<h3 class=\"caption\">{0}</h3><div class=\"scroll\" tabindex=\"0\" role=\"region\" "
-                                "aria-label=\"{0}\"><table class=\"{1}\" aria-label=\"{0}\"><thead><tr>",
-                                escaped(caption), css_class);
+  std::string out = fmt::format(
+      "<h3 class=\"caption\">{0}</h3><div class=\"scroll\" tabindex=\"0\" role=\"region\" "
+      "aria-label=\"{0}\"><table class=\"{1}\" aria-label=\"{0}\"><thead><tr>",
+      escaped(caption), css_class);
   for (size_t c = 0; c < header.size(); ++c)
     out += fmt::format("<th scope=\"col\"{}>{}</th>", numeric[c] ? " class=\"n\"" : "", header[c]);
   out += "</tr></thead><tbody>\n";
   for (const auto& row : rows) {
     out += "<tr>";
     for (size_t c = 0; c < row.size(); ++c)
-      out += fmt::format("<{0}{1}>{2}</{3}>", c == 0 ? "th scope=\"row\"" : "td", numeric[c] ? " class=\"n\"" : "", row[c],
-                         c == 0 ? "th" : "td");
+      out += fmt::format("<{0}{1}>{2}</{3}>", c == 0 ? "th scope=\"row\"" : "td", numeric[c] ? " class=\"n\"" : "",
+                         row[c], c == 0 ? "th" : "td");
     out += "</tr>\n";
   }
   return out + "</tbody></table></div>\n";
@@ -119,7 +123,8 @@ Section table_section(const ReportData& data) {
   if (result.rows.empty()) return {};
   const Table table = compare_table(result);
   std::string body =
-      "<div class=\"tools\"><button type=\"button\" id=\"all-columns\" aria-pressed=\"false\">all columns</button></div>\n"
+      "<div class=\"tools\"><button type=\"button\" id=\"all-columns\" aria-pressed=\"false\">all "
+      "columns</button></div>\n"
       "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Comparison\">"
       "<table id=\"compare-table\" class=\"sortable\"><thead><tr>";
   for (const Column& column : table.columns)
@@ -149,11 +154,13 @@ Section table_section(const ReportData& data) {
 }
 
 Section curves_section(const ReportData& data) {
-  const bool any = std::any_of(data.runs.begin(), data.runs.end(), [](const Run& r) { return !r.metrics.steps.empty(); });
+  const bool any =
+      std::any_of(data.runs.begin(), data.runs.end(), [](const Run& r) { return !r.metrics.steps.empty(); });
   if (!any) return {};
   if (!has_charts())
-    return {"curves", "Curves", "<p class=\"note\">This build of mantissa found no dygraphs (package libjs-dygraphs), so the "
-                                "curves are missing here; the figures stand in each run's metrics.jsonl.</p>\n"};
+    return {"curves", "Curves",
+            "<p class=\"note\">This build of mantissa found no dygraphs (package libjs-dygraphs), so the "
+            "curves are missing here; the figures stand in each run's metrics.jsonl.</p>\n"};
   std::string body = "<div id=\"legend\"></div>\n<div id=\"loss-controls\" class=\"tools\"></div>\n";
   body += chart("chart-loss", "Loss", "Nats a token.");
   if (data.compare) body += chart("chart-delta", "Δ loss", "");
@@ -165,9 +172,11 @@ Section curves_section(const ReportData& data) {
   size_t longest = 0;
   for (const Run& run : data.runs) longest = std::max(longest, run.metrics.steps.size());
   if (longest > kMaxPoints)
-    body += fmt::format("<p class=\"note\">Series of more than {} steps (longest: {}) are thinned out here: each stretch keeps "
-                        "its lowest and highest loss, highest gradient norm and lowest speed. Every step stands in "
-                        "metrics.jsonl.</p>\n", kMaxPoints, longest);
+    body += fmt::format(
+        "<p class=\"note\">Series of more than {} steps (longest: {}) are thinned out here: each stretch keeps "
+        "its lowest and highest loss, highest gradient norm and lowest speed. Every step stands in "
+        "metrics.jsonl.</p>\n",
+        kMaxPoints, longest);
   body += "<noscript><p class=\"note\">The curves need JavaScript.</p></noscript>\n";
   return {"curves", "Curves", body};
 }
@@ -187,7 +196,8 @@ Section quantization_section(const ReportData& data) {
   }
   if (rows.empty()) return {};
   std::string body =
-      "<p>Signal-to-noise ratio of each quantized tensor against its unquantized value, in dB: higher is closer. The share "
+      "<p>Signal-to-noise ratio of each quantized tensor against its unquantized value, in dB: higher is closer. The "
+      "share "
       "saturated was clipped at the format's largest value, the share flushed became zero.</p>\n";
   body += "<div id=\"quantization-view\"></div>\n";
   body += html_table("At the last step recorded",
@@ -195,8 +205,10 @@ Section quantization_section(const ReportData& data) {
                       "grad<span class=\"sub\">dB</span>", "saturated<span class=\"sub\">%</span>",
                       "flushed<span class=\"sub\">%</span>"},
                      rows, {false, true, true, true, true, true}, "dense");
-  body += "<p class=\"note\">dB: median over the layers and, below it, the lowest; saturated and flushed: the highest share of any "
-          "layer and tensor.</p>\n";
+  body +=
+      "<p class=\"note\">dB: median over the layers and, below it, the lowest; saturated and flushed: the highest "
+      "share of any "
+      "layer and tensor.</p>\n";
   return {"quantization", "Quantization error", body};
 }
 

@@ -22,8 +22,8 @@ std::string plain(const Json& value);
 Json at_path(const Json& json, std::string_view path);
 Number number_at(const Json& json, std::string_view path);
 
-std::string bytes_text(double bytes);       // 1.50 GiB
-std::string flops_text(double flops);       // 11.73 GFLOP
-std::string seconds_text(double seconds);   // 2 min 05 s
+std::string bytes_text(double bytes);      // 1.50 GiB
+std::string flops_text(double flops);      // 11.73 GFLOP
+std::string seconds_text(double seconds);  // 2 min 05 s
 
 }  // namespace mantissa::report

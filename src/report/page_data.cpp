@@ -69,7 +69,7 @@ Json quantization_json(const std::vector<QuantLine>& lines) {
     saturated[cell] = rounded(line.saturated, 3);
     flushed[cell] = rounded(line.flushed, 3);
   }
-  return {{"steps", steps}, {"recorded", seen.size()}, {"layers", layers}, {"tensors", tensors},
+  return {{"steps", steps}, {"recorded", seen.size()}, {"layers", layers},  {"tensors", tensors},
           {"snr_db", snr},  {"saturated", saturated},  {"flushed", flushed}};
 }
 

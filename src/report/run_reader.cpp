@@ -19,7 +19,8 @@ int64_t rewind_to(std::vector<Line>& lines, int64_t step) {
 
 double share(const JsonFields& fields, std::string_view key, const std::string& where) {
   const double value = fields.required(key);
-  if (!(value >= 0 && value <= 1)) fail(Exit::kInput, "{}: {}: {} found, expected a share from 0 to 1", where, key, value);
+  if (!(value >= 0 && value <= 1))
+    fail(Exit::kInput, "{}: {}: {} found, expected a share from 0 to 1", where, key, value);
   return value;
 }
 
@@ -43,9 +44,9 @@ void read_line(const Json& json, const std::string& where, Metrics& metrics) {
   const JsonFields fields(json, where);
   const int64_t step = fields.integer("step");
   if (step < 0) fail(Exit::kInput, "{}: step: {} found, expected 0 or more", where, step);
-  fields.collect_unknown({"step", "tokens", "seconds", "loss", "grad_norm", "lr", "tokens_per_s", "mfu", "eval_loss",
-                          "quantization"},
-                         metrics.unknown);
+  fields.collect_unknown(
+      {"step", "tokens", "seconds", "loss", "grad_norm", "lr", "tokens_per_s", "mfu", "eval_loss", "quantization"},
+      metrics.unknown);
   if (fields.has("quantization")) read_quantization(fields.list("quantization"), step, where, metrics);
   if (fields.has("eval_loss")) {
     metrics.rewound += rewind_to(metrics.evals, step);
@@ -189,7 +190,8 @@ CompareResult parse_compare(const Json& json, const std::string& where) {
   result.model = f.value("model");
   result.seeds = f.value("seeds");
   int index = 0;
-  for (const Json& row : f.list("rows")) result.rows.push_back(parse_row(row, fmt::format("{}: rows[{}]", where, index++)));
+  for (const Json& row : f.list("rows"))
+    result.rows.push_back(parse_row(row, fmt::format("{}: rows[{}]", where, index++)));
   const Number planned = f.number("rows_planned");
   result.planned = std::max<int64_t>(static_cast<int64_t>(planned.value_or(0)), std::ssize(result.rows));
   return result;

@@ -35,7 +35,7 @@ struct QuantLine {
   int64_t step = 0;
   std::string layer, tensor;  // tensor: input, weight or grad
   double amax = 0, scale = 0;
-  Number snr_db;  // empty: exact, no error at all
+  Number snr_db;                      // empty: exact, no error at all
   double saturated = 0, flushed = 0;  // shares of the elements, 0 to 1
 };
 
@@ -43,22 +43,22 @@ struct Metrics {
   std::vector<StepLine> steps;
   std::vector<EvalLine> evals;
   std::vector<QuantLine> quantization;
-  int64_t torn = 0;                   // last line without its end: the run was cut while writing it
-  int64_t rewound = 0;                // lines that a later line of the same or an earlier step replaced
-  std::vector<std::string> unknown;   // keys of this file that this version does not read
+  int64_t torn = 0;                  // last line without its end: the run was cut while writing it
+  int64_t rewound = 0;               // lines that a later line of the same or an earlier step replaced
+  std::vector<std::string> unknown;  // keys of this file that this version does not read
 };
 
 // One row of a comparison, or one run on its own.
 struct CompareRow {
   std::string name, weights, recipe;
-  std::string scope;                       // none, linear, linear+logits, linear+logits+norm
-  std::string path;                        // native, emulated; empty before the row has started
-  std::string dir;                         // the row's run directory, relative to the comparison
-  Number loss, eval_loss, delta_loss;      // nats a token
-  Number loss_spread;                      // standard deviation over seeds
+  std::string scope;                   // none, linear, linear+logits, linear+logits+norm
+  std::string path;                    // native, emulated; empty before the row has started
+  std::string dir;                     // the row's run directory, relative to the comparison
+  Number loss, eval_loss, delta_loss;  // nats a token
+  Number loss_spread;                  // standard deviation over seeds
   Number tokens_per_s, seconds;
   Number mfu, nanogpt_legacy_v1, combined_formula_v2, component_summation_v2025;  // fractions
-  Number memory_pct;                       // percent
+  Number memory_pct;                                                              // percent
 
   bool ended() const { return loss.has_value(); }
   bool emulated() const { return path == "emulated"; }
@@ -79,12 +79,12 @@ struct CompareResult {
 // One run directory.
 struct Run {
   std::filesystem::path dir;
-  std::string label;                // unique within a report
-  Json info;                        // run.json
-  Json result;                      // result.json; null while the run has not ended
-  std::string config;               // text of config.yaml, or empty
+  std::string label;   // unique within a report
+  Json info;           // run.json
+  Json result;         // result.json; null while the run has not ended
+  std::string config;  // text of config.yaml, or empty
   Metrics metrics;
-  CompareRow row;                   // the comparison's row, or one made from run.json and result.json
+  CompareRow row;  // the comparison's row, or one made from run.json and result.json
 };
 
 // All that one report shows.

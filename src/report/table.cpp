@@ -21,6 +21,15 @@ std::string delta(const CompareRow& row) {
   return text;
 }
 
+void drop_column(Table& table, std::string_view key) {
+  const auto at =
+      std::find_if(table.columns.begin(), table.columns.end(), [&](const Column& c) { return c.key == key; });
+  if (at == table.columns.end()) return;
+  const std::ptrdiff_t index = at - table.columns.begin();
+  table.columns.erase(at);
+  for (auto& row : table.rows) row.erase(row.begin() + index);
+}
+
 std::string padded(const std::string& text, int width, bool right) {
   const std::string space(static_cast<size_t>(std::max(0, width - display_width(text))), ' ');
   return right ? space + text : text + space;
@@ -103,11 +112,16 @@ std::string fixed(const Number& value, int decimals, bool plus) {
 
 Table compare_table(const CompareResult& result) {
   Table table;
-  table.columns = {{"index", "#", true, 50},        {"weights", "weights", false, kAlways},
-                   {"recipe", "recipe", false, kAlways}, {"scope", "scope", false, kAlways},
-                   {"mfu", "MFU %", true, 30},      {"tokens_per_s", "tok/s", true, 90},
-                   {"loss", "loss", true, kAlways}, {"delta_loss", "Δ loss", true, kAlways},
-                   {"eval_loss", "eval", true, 40}, {"memory_pct", "mem %", true, 20},
+  table.columns = {{"index", "#", true, 50},
+                   {"weights", "weights", false, kAlways},
+                   {"recipe", "recipe", false, kAlways},
+                   {"scope", "scope", false, kAlways},
+                   {"mfu", "MFU %", true, 30},
+                   {"tokens_per_s", "tok/s", true, 90},
+                   {"loss", "loss", true, kAlways},
+                   {"delta_loss", "Δ loss", true, kAlways},
+                   {"eval_loss", "eval", true, 40},
+                   {"memory_pct", "mem %", true, 20},
                    {"path", "GEMMs", false, 95}};
   bool emulated = false, spread = false;
   int index = 0;
@@ -125,12 +139,15 @@ Table compare_table(const CompareResult& result) {
   }
   if (result.ended() < result.planned)
     table.notes.push_back(fmt::format("{} of {} rows have ended.", result.ended(), result.planned));
-  table.notes.push_back(fmt::format("loss: mean of the last tenth of the steps, nats a token; Δ loss: against the {}{}.",
-                                    result.baseline.empty() ? "baseline of the same weights" : result.baseline,
-                                    spread ? "; ±: standard deviation over seeds" : ""));
+  std::string loss = "loss: mean of the last tenth of the steps, nats a token";
+  if (!result.baseline.empty()) loss += "; Δ loss: against the " + result.baseline;
+  if (spread) loss += "; ±: standard deviation over seeds";
+  table.notes.push_back(loss + ".");
   if (emulated)
-    table.notes.push_back("emulated: exact arithmetic of the format on other hardware; tok/s and MFU of these rows are the "
-                          "emulation's, not the format's.");
+    table.notes.push_back(
+        "emulated: exact arithmetic of the format on other hardware; tok/s and MFU of these rows are the "
+        "emulation's, not the format's.");
+  if (result.baseline.empty()) drop_column(table, "delta_loss");
   return table;
 }
 
@@ -156,8 +173,7 @@ std::string render_console(const Table& table, const TableStyle& style) {
   std::string left_out;
   for (size_t c = 0; c < widths.size(); ++c)
     if (!shown[c]) left_out += (left_out.empty() ? "" : ", ") + table.columns[c].header;
-  if (!left_out.empty())
-    out += wrapped(fmt::format("left out at {} columns: {}.", style.width, left_out), style.width);
+  if (!left_out.empty()) out += wrapped(fmt::format("left out at {} columns: {}.", style.width, left_out), style.width);
   for (const std::string& note : table.notes) out += wrapped(note, style.width);
   return out;
 }

@@ -11,8 +11,8 @@ namespace mantissa::report {
 
 struct Column {
   std::string key, header;
-  bool right = true;     // numbers align right
-  int importance = 0;    // a narrow console keeps the highest; see kAlways
+  bool right = true;   // numbers align right
+  int importance = 0;  // a narrow console keeps the highest; see kAlways
 };
 inline constexpr int kAlways = 100;
 
@@ -23,7 +23,8 @@ struct Table {
   std::vector<std::string> notes;              // below the table
 };
 
-// Columns: # weights recipe scope, MFU %, tok/s, loss, Δ loss, eval, mem %, GEMMs; loss in nats a token.
+// Columns: # weights recipe scope, MFU %, tok/s, loss, Δ loss, eval, mem %, GEMMs; loss in nats a token. Without a
+// baseline (CompareResult::baseline empty: separate runs) there is no Δ loss.
 Table compare_table(const CompareResult& result);
 
 struct TableStyle {

@@ -64,8 +64,8 @@ std::string ranking(std::vector<RecipeCost> costs, const Noise& noise) {
   for (const RecipeCost& cost : costs)
     if (middle(cost) - middle(costs.front()) <= margin) least.push_back(cost.recipe);
   return fmt::format("Of the low-precision recipes {} {} the least loss{}, {} the most.", join(least, " and "),
-                     least.size() > 1 ? "cost" : "costs", least.size() > 1 ? " (no difference between them beyond the noise)" : "",
-                     costs.back().recipe);
+                     least.size() > 1 ? "cost" : "costs",
+                     least.size() > 1 ? " (no difference between them beyond the noise)" : "", costs.back().recipe);
 }
 
 // Rows of one recipe and weights whose losses agree to the last bit.
@@ -94,16 +94,24 @@ std::string entropy_sentence(const ReportData& data, const CompareResult& result
   for (const CompareRow& row : result.rows)
     if (row.ended()) highest = std::max(highest, *row.loss);
   if (highest < 0) return {};
+  if (result.rows.size() == 1 && highest < *entropy)
+    return fmt::format("The loss lies below the text's unigram entropy of {:.3f} nats: the model uses context.",
+                       *entropy);
   if (highest < *entropy)
-    return fmt::format("Every loss lies below the text's unigram entropy of {:.3f} nats (highest {:.3f}): the models use "
-                       "context, so recipes can differ.", *entropy, highest);
-  return fmt::format("The highest loss, {:.3f}, is not below the text's unigram entropy of {:.3f} nats: such a model has "
-                     "learnt no context yet, and its differences say little.", highest, *entropy);
+    return fmt::format(
+        "Every loss lies below the text's unigram entropy of {:.3f} nats (highest {:.3f}): the models use "
+        "context, so recipes can differ.",
+        *entropy, highest);
+  return fmt::format(
+      "The highest loss, {:.3f}, is not below the text's unigram entropy of {:.3f} nats: such a model has "
+      "learnt no context yet, and its differences say little.",
+      highest, *entropy);
 }
 
 std::string pick_headline(const std::vector<Pick>& front, const Noise& noise) {
   const Pick &fast = front.front(), &best = front.back();
-  const std::string first = fmt::format("For speed, pick {}: {} tok/s", row_words(*fast.row), grouped(fast.row->tokens_per_s));
+  const std::string first =
+      fmt::format("For speed, pick {}: {} tok/s", row_words(*fast.row), grouped(fast.row->tokens_per_s));
   if (front.size() == 1) return first + ", the fastest native row and the one with the lowest loss.";
   const double gain = *fast.row->tokens_per_s / *best.row->tokens_per_s - 1;
   const std::string faster = fmt::format("{:.0f}% faster than {}", gain * 100, row_words(*best.row));
@@ -177,8 +185,9 @@ Noise estimate_noise(const ReportData& data) {
     noise.nats = std::max(noise.nats, 2 * error);
     noise.known = true;
   }
-  noise.how = "twice the largest standard error of the step-by-step difference to the baseline over the last tenth of the "
-              "steps; one seed, so another seed may move a difference by more";
+  noise.how =
+      "twice the largest standard error of the step-by-step difference to the baseline over the last tenth of the "
+      "steps; one seed, so another seed may move a difference by more";
   return noise;
 }
 
@@ -210,7 +219,8 @@ std::vector<RecipeCost> recipe_costs(const CompareResult& result, const Noise& n
   std::vector<RecipeCost> costs;
   for (const CompareRow& row : result.rows) {
     if (!row.ended() || row.baseline() || !row.delta_loss) continue;
-    auto at = std::find_if(costs.begin(), costs.end(), [&](const RecipeCost& cost) { return cost.recipe == row.recipe; });
+    auto at =
+        std::find_if(costs.begin(), costs.end(), [&](const RecipeCost& cost) { return cost.recipe == row.recipe; });
     if (at == costs.end())
       at = costs.insert(at, {.recipe = row.recipe, .least = *row.delta_loss, .most = *row.delta_loss});
     ++at->rows;
@@ -232,7 +242,8 @@ Verdict judge(const ReportData& data) {
   if (result.ended() == 0)
     verdict.headline = "No row has ended yet.";
   else if (front.empty())
-    verdict.headline = "No native row has ended: the losses show what each recipe costs, and nothing here says which is faster.";
+    verdict.headline =
+        "No native row has ended: the losses show what each recipe costs, and nothing here says which is faster.";
   else
     verdict.headline = pick_headline(front, noise);
 
@@ -247,7 +258,8 @@ Verdict judge(const ReportData& data) {
     say("Emulated rows compute each format exactly on hardware that lacks it. Their losses count; their speed is the "
         "emulation's, and how fast the format is has to be measured where it is native.");
   if (noise.known && !costs.empty()) say(fmt::format("Noise: ±{:.4f} nats, {}.", noise.nats, noise.how));
-  if (!noise.known && !costs.empty()) say("Noise: not known; repeat the rows over seeds to learn which differences are real.");
+  if (!noise.known && !costs.empty())
+    say("Noise: not known; repeat the rows over seeds to learn which differences are real.");
   say(equal_rows(result));
   say(entropy_sentence(data, result));
   return verdict;

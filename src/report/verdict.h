@@ -9,14 +9,14 @@
 namespace mantissa::report {
 
 struct Noise {
-  double nats = 0;           // a difference of losses below this says nothing
-  std::string how;           // how it was estimated, one clause
+  double nats = 0;  // a difference of losses below this says nothing
+  std::string how;  // how it was estimated, one clause
   bool known = false;
 };
 
-// From the spread over seeds where the rows carry it (twice the largest); else from the step-by-step differences of each
-// row to its baseline over the last tenth of the steps (twice the largest standard error of their mean), which sees the
-// jitter within one seed only, and says so.
+// From the spread over seeds where the rows carry it (twice the largest); else from the step-by-step differences of
+// each row to its baseline over the last tenth of the steps (twice the largest standard error of their mean), which
+// sees the jitter within one seed only, and says so.
 Noise estimate_noise(const ReportData& data);
 
 struct Pick {
@@ -27,8 +27,8 @@ struct Pick {
 // Speeds closer than this share count as equal: timings of one machine vary that much.
 inline constexpr double kSpeedTie = 0.02;
 
-// Native rows that no native row at least as fast (within kSpeedTie) beats in loss, fastest first: each is the one to pick
-// when its loss is the most that is acceptable. Emulated rows have no speed of their own and are not among them.
+// Native rows that no native row at least as fast (within kSpeedTie) beats in loss, fastest first: each is the one to
+// pick when its loss is the most that is acceptable. Emulated rows have no speed of their own and are not among them.
 std::vector<Pick> native_front(const CompareResult& result);
 
 struct RecipeCost {

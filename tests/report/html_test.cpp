@@ -68,10 +68,11 @@ TEST(Html, EscapesEveryText) {
 TEST(Html, HostileLayerNameStaysData) {
   const TempDir temp;
   testing::write_run(temp.path(), {"fp32", "mxfp8", "linear"}, {.steps = 20});
-  testing::write_file(temp.path() / "metrics.jsonl",
-                      "{\"step\":1,\"tokens\":5,\"seconds\":1,\"loss\":2}\n"
-                      "{\"step\":1,\"quantization\":[{\"layer\":\"</script><b>\",\"tensor\":\"input\",\"amax\":1,\"scale\":1,"
-                      "\"snr_db\":3,\"saturated\":0,\"flushed\":0}]}\n");
+  testing::write_file(
+      temp.path() / "metrics.jsonl",
+      "{\"step\":1,\"tokens\":5,\"seconds\":1,\"loss\":2}\n"
+      "{\"step\":1,\"quantization\":[{\"layer\":\"</script><b>\",\"tensor\":\"input\",\"amax\":1,\"scale\":1,"
+      "\"snr_db\":3,\"saturated\":0,\"flushed\":0}]}\n");
   const std::string page = render_html(read_all({temp.path()}));
   EXPECT_EQ(page.find("</script><b>"), std::string::npos);
   EXPECT_NE(page.find("\\u003c/script>\\u003cb>"), std::string::npos);
@@ -95,7 +96,8 @@ TEST(Html, SingleRun) {
   EXPECT_NE(page.find("quickstart ended at a loss of"), std::string::npos);
   EXPECT_NE(page.find("which is not the format&#39;s speed"), std::string::npos);
   EXPECT_NE(page.find("Recipe of each layer"), std::string::npos);
-  if (const char* keep = std::getenv("MANTISSA_REPORT_KEEP")) testing::write_file(std::string(keep) + "/single.html", page);
+  if (const char* keep = std::getenv("MANTISSA_REPORT_KEEP"))
+    testing::write_file(std::string(keep) + "/single.html", page);
 }
 
 TEST(Html, ErrorsOfTheVerb) {
@@ -113,7 +115,10 @@ TEST(Html, ErrorsOfTheVerb) {
 TEST(Html, EscapedHandlesBrokenUtf8) {
   EXPECT_EQ(escaped("a<b>\"'&"), "a&lt;b&gt;&quot;&#39;&amp;");
   EXPECT_EQ(escaped("Δ – …"), "Δ – …");
-  EXPECT_EQ(escaped(std::string("a\xFF" "b\xC0\x80")), "a\xEF\xBF\xBD" "b\xEF\xBF\xBD\xEF\xBF\xBD");
+  EXPECT_EQ(escaped(std::string("a\xFF"
+                                "b\xC0\x80")),
+            "a\xEF\xBF\xBD"
+            "b\xEF\xBF\xBD\xEF\xBF\xBD");
   EXPECT_EQ(escaped(std::string_view("\x00\x1B[", 3)), "\xEF\xBF\xBD\xEF\xBF\xBD[");
   EXPECT_EQ(escaped("\xED\xA0\x80"), "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");  // a surrogate
 }
@@ -121,8 +126,12 @@ TEST(Html, EscapedHandlesBrokenUtf8) {
 TEST(PageData, ThinnedKeepsEndsAndSpikes) {
   std::vector<StepLine> lines(50'000);
   for (size_t i = 0; i < lines.size(); ++i)
-    lines[i] = {.step = static_cast<int64_t>(i), .loss = 2.0 - 1e-5 * static_cast<double>(i), .grad_norm = 1.0, .lr = 1e-3,
-                .tokens_per_s = 100.0, .mfu = {}};
+    lines[i] = {.step = static_cast<int64_t>(i),
+                .loss = 2.0 - 1e-5 * static_cast<double>(i),
+                .grad_norm = 1.0,
+                .lr = 1e-3,
+                .tokens_per_s = 100.0,
+                .mfu = {}};
   lines[33'333].loss = 9.0;
   lines[12'345].grad_norm = 50.0;
   lines[777].tokens_per_s = 1.0;

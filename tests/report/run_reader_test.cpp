@@ -10,8 +10,9 @@ namespace {
 
 using testing::TempDir;
 
-constexpr const char* kStep1 = "{\"step\":1,\"tokens\":10,\"seconds\":0.5,\"loss\":2.5,\"grad_norm\":1.5,\"lr\":0.001,"
-                               "\"tokens_per_s\":20,\"mfu\":0.4}\n";
+constexpr const char* kStep1 =
+    "{\"step\":1,\"tokens\":10,\"seconds\":0.5,\"loss\":2.5,\"grad_norm\":1.5,\"lr\":0.001,"
+    "\"tokens_per_s\":20,\"mfu\":0.4}\n";
 
 Metrics metrics_of(const std::string& text) {
   const TempDir temp;
@@ -35,10 +36,11 @@ std::string input_error(Body&& body) {
 }
 
 TEST(Metrics, ReadsEveryKindOfLine) {
-  const Metrics m = metrics_of(std::string(kStep1) +
-                               "{\"step\":1,\"tokens\":10,\"seconds\":0.6,\"eval_loss\":2.6}\n\n"
-                               "{\"step\":1,\"quantization\":[{\"layer\":\"layers.0.mlp.down\",\"tensor\":\"grad\",\"amax\":3,"
-                               "\"scale\":128,\"snr_db\":null,\"saturated\":0.25,\"flushed\":0.5}]}\n");
+  const Metrics m =
+      metrics_of(std::string(kStep1) +
+                 "{\"step\":1,\"tokens\":10,\"seconds\":0.6,\"eval_loss\":2.6}\n\n"
+                 "{\"step\":1,\"quantization\":[{\"layer\":\"layers.0.mlp.down\",\"tensor\":\"grad\",\"amax\":3,"
+                 "\"scale\":128,\"snr_db\":null,\"saturated\":0.25,\"flushed\":0.5}]}\n");
   ASSERT_EQ(m.steps.size(), 1u);
   EXPECT_EQ(m.steps[0].loss, 2.5);
   EXPECT_EQ(m.steps[0].tokens_per_s, 20);
@@ -76,14 +78,18 @@ TEST(Metrics, BrokenLineInsideNamesItsLine) {
 TEST(Metrics, WrongTypesNameKeyFoundAndExpected) {
   EXPECT_EQ(input_error([] { metrics_of("{\"step\":1,\"tokens\":1,\"seconds\":1,\"loss\":\"low\"}\n"); }),
             "metrics.jsonl:1: loss: \"low\" found, expected a number");
-  EXPECT_EQ(input_error([] { metrics_of("{\"step\":1.5}\n"); }), "metrics.jsonl:1: step: 1.5 found, expected an integer");
+  EXPECT_EQ(input_error([] { metrics_of("{\"step\":1.5}\n"); }),
+            "metrics.jsonl:1: step: 1.5 found, expected an integer");
   EXPECT_EQ(input_error([] { metrics_of("{\"loss\":1}\n"); }), "metrics.jsonl:1: step: missing, expected an integer");
   EXPECT_EQ(input_error([] { metrics_of("[1]\n"); }), "metrics.jsonl:1: array found, expected an object");
-  EXPECT_EQ(input_error([] { metrics_of("{\"step\":1,\"loss\":1}\n"); }), "metrics.jsonl:1: tokens: missing, expected a number");
-  EXPECT_EQ(input_error([] {
-              metrics_of("{\"step\":1,\"quantization\":[{\"layer\":\"a\",\"tensor\":\"input\",\"saturated\":2,\"flushed\":0}]}\n");
-            }),
-            "metrics.jsonl:1: saturated: 2 found, expected a share from 0 to 1");
+  EXPECT_EQ(input_error([] { metrics_of("{\"step\":1,\"loss\":1}\n"); }),
+            "metrics.jsonl:1: tokens: missing, expected a number");
+  EXPECT_EQ(
+      input_error([] {
+        metrics_of(
+            "{\"step\":1,\"quantization\":[{\"layer\":\"a\",\"tensor\":\"input\",\"saturated\":2,\"flushed\":0}]}\n");
+      }),
+      "metrics.jsonl:1: saturated: 2 found, expected a share from 0 to 1");
 }
 
 TEST(Metrics, UnknownKeysAreListedOnce) {
@@ -95,41 +101,6 @@ TEST(Metrics, ResumedRunReplacesItsLines) {
   std::string text;
   for (const auto& [step, loss] : {std::pair{1, 5}, {2, 5}, {3, 5}, {2, 7}, {3, 7}, {4, 7}})
     text += fmt::format("{{\"step\":{},\"tokens\":1,\"seconds\":1,\"loss\":{}}}\n", step, loss);
-  const Metrics m = metrics_of(text);
-  EXPECT_EQ(m.steps.size(), 1u);
-  EXPECT_EQ(m.torn, 0);
-}
-
-TEST(Metrics, EmptyFile) { EXPECT_TRUE(metrics_of("").steps.empty()); }
-
-TEST(Metrics, BrokenLineInsideNamesItsLine) {
-  const std::string message = input_error([] { metrics_of(std::string(kStep1) + "{\"step\":2,\"tok\n" + kStep1); });
-  EXPECT_TRUE(message.starts_with("metrics.jsonl:2: ")) << message;
-  EXPECT_TRUE(input_error([] { metrics_of("{\"step\":1,\"loss\":nan}\n"); }).starts_with("metrics.jsonl:1: "));
-}
-
-TEST(Metrics, WrongTypesNameKeyFoundAndExpected) {
-  EXPECT_EQ(input_error([] { metrics_of("{\"step\":1,\"tokens\":1,\"seconds\":1,\"loss\":\"low\"}\n"); }),
-            "metrics.jsonl:1: loss: \"low\" found, expected a number");
-  EXPECT_EQ(input_error([] { metrics_of("{\"step\":1.5}\n"); }), "metrics.jsonl:1: step: 1.5 found, expected an integer");
-  EXPECT_EQ(input_error([] { metrics_of("{\"loss\":1}\n"); }), "metrics.jsonl:1: step: missing, expected an integer");
-  EXPECT_EQ(input_error([] { metrics_of("[1]\n"); }), "metrics.jsonl:1: array found, expected an object");
-  EXPECT_EQ(input_error([] { metrics_of("{\"step\":1,\"loss\":1}\n"); }), "metrics.jsonl:1: tokens: missing, expected a number");
-  EXPECT_EQ(input_error([] {
-              metrics_of("{\"step\":1,\"quantization\":[{\"layer\":\"a\",\"tensor\":\"input\",\"saturated\":2,\"flushed\":0}]}\n");
-            }),
-            "metrics.jsonl:1: saturated: 2 found, expected a share from 0 to 1");
-}
-
-TEST(Metrics, UnknownKeysAreListedOnce) {
-  const Metrics m = metrics_of("{\"step\":1,\"colour\":1}\n{\"step\":2,\"colour\":1,\"shape\":2}\n");
-  EXPECT_EQ(m.unknown, (std::vector<std::string>{"colour", "shape"}));
-}
-
-TEST(Metrics, ResumedRunReplacesItsLines) {
-  std::string text;
-  for (const int step : {1, 2, 3, 2, 3, 4})
-    text += fmt::format("{{\"step\":{},\"tokens\":1,\"seconds\":1,\"loss\":{}}}\n", step, text.size() > 150 ? 7 : 5);
   const Metrics m = metrics_of(text);
   ASSERT_EQ(m.steps.size(), 4u);
   EXPECT_EQ(m.steps[0].loss, 5);
@@ -179,12 +150,14 @@ TEST(Compare, EndedRowWithoutDirectoryIsNoted) {
 
 TEST(Compare, RefusesWhatItMustNotFollow) {
   const Json base = {{"rows", {{{"weights", "fp32"}, {"recipe", "bf16"}, {"scope", "none"}, {"dir", "../elsewhere"}}}}};
-  EXPECT_NE(input_error([&] { parse_compare(base, "compare.json"); }).find("expected a folder inside"), std::string::npos);
+  EXPECT_NE(input_error([&] { parse_compare(base, "compare.json"); }).find("expected a folder inside"),
+            std::string::npos);
   Json path = base;
   path["rows"][0] = {{"weights", "fp32"}, {"recipe", "bf16"}, {"scope", "none"}, {"loss", 1.0}, {"path", "magic"}};
   EXPECT_EQ(input_error([&] { parse_compare(path, "compare.json"); }),
             "compare.json: rows[0]: path: \"magic\" found, expected native or emulated");
-  EXPECT_EQ(input_error([] { parse_compare(Json::object(), "compare.json"); }), "compare.json: rows: missing, expected a list");
+  EXPECT_EQ(input_error([] { parse_compare(Json::object(), "compare.json"); }),
+            "compare.json: rows: missing, expected a list");
 }
 
 TEST(ReadAll, SeparateRunsAndUniqueLabels) {
@@ -202,7 +175,8 @@ TEST(ReadAll, SeparateRunsAndUniqueLabels) {
 
 TEST(ReadAll, FolderOfNeitherKind) {
   const TempDir temp;
-  EXPECT_NE(input_error([&] { read_all({temp.path()}); }).find("neither run.json nor compare.json found"), std::string::npos);
+  EXPECT_NE(input_error([&] { read_all({temp.path()}); }).find("neither run.json nor compare.json found"),
+            std::string::npos);
 }
 
 }  // namespace

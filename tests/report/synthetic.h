@@ -28,14 +28,15 @@ std::vector<Precision> twenty_rows();
 
 struct SyntheticOptions {
   int steps = 300;
-  int ended = 20;         // rows that have ended; the next one is half done, the others have not started
-  bool spread = false;    // loss_spread on every row
+  int ended = 20;       // rows that have ended; the next one is half done, the others have not started
+  bool spread = false;  // loss_spread on every row
   int quant_steps = 10;
   std::string data_name = "gcide";  // goes into run.json and compare.json as it is
 };
 
 // DIR/run.json, metrics.jsonl, config.yaml and, when `ended`, result.json.
-void write_run(const std::filesystem::path& dir, const Precision& precision, const SyntheticOptions& options, bool ended = true);
+void write_run(const std::filesystem::path& dir, const Precision& precision, const SyntheticOptions& options,
+               bool ended = true);
 // DIR/compare.json and DIR/rows/NN-*.
 void write_compare(const std::filesystem::path& dir, const SyntheticOptions& options);
 

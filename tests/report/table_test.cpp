@@ -23,7 +23,8 @@ CompareRow row(const char* weights, const char* recipe, const char* scope, doubl
 CompareResult small() {
   CompareResult result;
   result.baseline = "bf16 recipe of the same weights";
-  result.rows = {row("fp32", "bf16", "none", 1.3667, 0.0, 40620), row("bf16", "nvfp4", "linear+logits+norm", 1.4, 0.0333, 9876.4)};
+  result.rows = {row("fp32", "bf16", "none", 1.3667, 0.0, 40620),
+                 row("bf16", "nvfp4", "linear+logits+norm", 1.4, 0.0333, 9876.4)};
   result.rows.push_back({.weights = "fp32", .recipe = "mxfp8", .scope = "linear"});
   result.planned = 3;
   return result;
@@ -39,17 +40,18 @@ std::vector<std::string> lines_of(const std::string& text) {
 constexpr const char* kNotes120 =
     "2 of 3 rows have ended.\n"
     "loss: mean of the last tenth of the steps, nats a token; Δ loss: against the bf16 recipe of the same weights.\n"
-    "emulated: exact arithmetic of the format on other hardware; tok/s and MFU of these rows are the emulation's, not the\n"
+    "emulated: exact arithmetic of the format on other hardware; tok/s and MFU of these rows are the emulation's, not "
+    "the\n"
     "format's.\n";
 
 TEST(Table, Snapshot120) {
-  EXPECT_EQ(render_compare_table(small(), {.width = 120}),
-            std::string(
-                "#  weights  recipe  scope               MFU %   tok/s    loss   Δ loss    eval  mem %  GEMMs\n"
-                "1  fp32     bf16    –                    48.1  40,620  1.3667        –  1.4067   67.9  native\n"
-                "2  bf16     nvfp4   linear+logits+norm   48.1   9,876  1.4000  +0.0333  1.4400   67.9  emulated\n"
-                "3  fp32     mxfp8   linear                  …       …       …        …       …      …  …\n") +
-                kNotes120);
+  EXPECT_EQ(
+      render_compare_table(small(), {.width = 120}),
+      std::string("#  weights  recipe  scope               MFU %   tok/s    loss   Δ loss    eval  mem %  GEMMs\n"
+                  "1  fp32     bf16    –                    48.1  40,620  1.3667        –  1.4067   67.9  native\n"
+                  "2  bf16     nvfp4   linear+logits+norm   48.1   9,876  1.4000  +0.0333  1.4400   67.9  emulated\n"
+                  "3  fp32     mxfp8   linear                  …       …       …        …       …      …  …\n") +
+          kNotes120);
 }
 
 TEST(Table, Snapshot200IsNotWider) {
@@ -103,7 +105,8 @@ TEST(Table, Markdown) {
   const auto lines = lines_of(text);
   EXPECT_EQ(lines[0], "| # | weights | recipe | scope | MFU % | tok/s | loss | Δ loss | eval | mem % | GEMMs |");
   EXPECT_EQ(lines[1], "|---:|---|---|---|---:|---:|---:|---:|---:|---:|---|");
-  EXPECT_EQ(lines[3], "| 2 | bf16 | nvfp4 | linear+logits+norm | 48.1 | 9,876 | 1.4000 | +0.0333 | 1.4400 | 67.9 | emulated |");
+  EXPECT_EQ(lines[3],
+            "| 2 | bf16 | nvfp4 | linear+logits+norm | 48.1 | 9,876 | 1.4000 | +0.0333 | 1.4400 | 67.9 | emulated |");
   CompareResult odd = small();
   odd.rows[0].recipe = "a|b";
   EXPECT_NE(render_markdown(compare_table(odd)).find("a\\|b"), std::string::npos);

@@ -10,7 +10,8 @@
 namespace mantissa::report {
 namespace {
 
-CompareRow row(const char* weights, const char* recipe, const char* scope, const char* path, double loss, double delta, double speed) {
+CompareRow row(const char* weights, const char* recipe, const char* scope, const char* path, double loss, double delta,
+               double speed) {
   CompareRow r{.weights = weights, .recipe = recipe, .scope = scope, .path = path};
   r.loss = loss;
   r.delta_loss = delta;
@@ -29,7 +30,8 @@ ReportData of(std::vector<CompareRow> rows) {
 std::string words(const Verdict& verdict) { return verdict.headline + "\n" + join(verdict.sentences, "\n"); }
 
 TEST(Verdict, EmulatedSpeedIsNeverPicked) {
-  const ReportData data = of({row("fp32", "bf16", "none", "native", 2.0, 0, 100), row("fp32", "mxfp8", "linear", "emulated", 1.9, -0.1, 900)});
+  const ReportData data = of(
+      {row("fp32", "bf16", "none", "native", 2.0, 0, 100), row("fp32", "mxfp8", "linear", "emulated", 1.9, -0.1, 900)});
   const auto front = native_front(*data.compare);
   ASSERT_EQ(front.size(), 1u);
   EXPECT_EQ(front[0].row->recipe, "bf16");
@@ -42,8 +44,8 @@ TEST(Verdict, EmulatedSpeedIsNeverPicked) {
 TEST(Verdict, FrontHoldsOnlyRowsWorthTheirLoss) {
   const ReportData data = of({row("fp32", "bf16", "none", "native", 2.00, 0, 100),
                               row("fp32", "fp8-delayed", "linear", "native", 2.01, 0.01, 150),
-                              row("fp32", "fp8-blockwise", "linear", "native", 2.02, 0.02, 140),     // slower and worse
-                              row("fp32", "mxfp8", "linear", "native", 2.05, 0.05, 151),              // within the tie, worse
+                              row("fp32", "fp8-blockwise", "linear", "native", 2.02, 0.02, 140),  // slower and worse
+                              row("fp32", "mxfp8", "linear", "native", 2.05, 0.05, 151),  // within the tie, worse
                               row("fp32", "nvfp4", "linear", "native", 2.10, 0.10, 200)});
   std::vector<std::string> recipes;
   for (const Pick& pick : native_front(*data.compare)) recipes.push_back(pick.row->recipe);
@@ -51,14 +53,17 @@ TEST(Verdict, FrontHoldsOnlyRowsWorthTheirLoss) {
 }
 
 TEST(Verdict, DifferencesInsideTheNoiseAreSaidSo) {
-  ReportData data = of({row("fp32", "bf16", "none", "native", 2.0, 0, 100), row("fp32", "fp8-delayed", "linear", "native", 2.003, 0.003, 150),
+  ReportData data = of({row("fp32", "bf16", "none", "native", 2.0, 0, 100),
+                        row("fp32", "fp8-delayed", "linear", "native", 2.003, 0.003, 150),
                         row("fp32", "nvfp4", "linear", "native", 2.04, 0.04, 100)});
   for (CompareRow& r : data.compare->rows) r.loss_spread = 0.002;
   const Noise noise = estimate_noise(data);
   EXPECT_TRUE(noise.known);
   EXPECT_DOUBLE_EQ(noise.nats, 0.004);
   const std::string text = words(judge(data));
-  EXPECT_NE(text.find("50% faster than bf16 with fp32 weights, at a loss that differs by less than the noise"), std::string::npos) << text;
+  EXPECT_NE(text.find("50% faster than bf16 with fp32 weights, at a loss that differs by less than the noise"),
+            std::string::npos)
+      << text;
   EXPECT_NE(text.find("fp8-delayed: Δ loss +0.0030 over 1 row, inside the noise."), std::string::npos) << text;
   EXPECT_NE(text.find("nvfp4: Δ loss +0.0400 over 1 row, outside the noise."), std::string::npos) << text;
 }
@@ -74,7 +79,8 @@ TEST(Verdict, NoiseFromPairedStepsWithoutSeeds) {
 }
 
 TEST(Verdict, UnknownNoiseIsSaid) {
-  const std::string text = words(judge(of({row("fp32", "bf16", "none", "native", 2.0, 0, 100), row("fp32", "mxfp8", "linear", "native", 2.1, 0.1, 90)})));
+  const std::string text = words(judge(of(
+      {row("fp32", "bf16", "none", "native", 2.0, 0, 100), row("fp32", "mxfp8", "linear", "native", 2.1, 0.1, 90)})));
   EXPECT_NE(text.find("Noise: not known"), std::string::npos) << text;
 }
 
@@ -84,7 +90,8 @@ TEST(Verdict, NothingNativeOffersNoSpeed) {
 }
 
 TEST(Verdict, EqualRowsAreNamed) {
-  const std::string text = words(judge(of({row("fp32", "bf16", "none", "native", 2.0, 0, 100), row("fp32", "mxfp8", "linear+logits", "emulated", 2.1, 0.1, 90),
+  const std::string text = words(judge(of({row("fp32", "bf16", "none", "native", 2.0, 0, 100),
+                                           row("fp32", "mxfp8", "linear+logits", "emulated", 2.1, 0.1, 90),
                                            row("fp32", "mxfp8", "linear+logits+norm", "emulated", 2.1, 0.1, 91)})));
   EXPECT_NE(text.find("rows 2 and 3"), std::string::npos) << text;
 }

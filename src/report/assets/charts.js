@@ -11,14 +11,27 @@ const Charts = (() => {
     return String(+value.toPrecision(3));
   }
   function clock(seconds) {
+    if (seconds > 0 && seconds % 60 === 0) {
+      const hours = seconds / 3600;
+      return hours >= 1 ? +hours.toFixed(2) + " h" : seconds / 60 + " min";
+    }
     if (seconds < 60) return +seconds.toPrecision(3) + " s";
     const minutes = Math.floor(seconds / 60), rest = Math.round(seconds % 60);
     if (minutes >= 60) return Math.floor(minutes / 60) + ":" + String(minutes % 60).padStart(2, "0") + " h";
     return minutes + ":" + String(rest).padStart(2, "0") + " min";
   }
+  // Ticks of a time axis at round seconds, minutes or hours.
+  const kTimeSteps = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400];
+  function timeTicks(from, to, pixels) {
+    const wanted = (to - from) / Math.max(2, pixels / 75);
+    const step = kTimeSteps.find((s) => s >= wanted) || Math.ceil(wanted / 86400) * 86400;
+    const ticks = [];
+    for (let k = Math.ceil(from / step); k * step <= to; ++k) ticks.push({ v: k * step, label: clock(+(k * step).toFixed(3)) });
+    return ticks;
+  }
   const kAxes = {
     tokens: { column: "tokens", text: (v) => short(v), tip: (v) => short(v) + " tokens" },
-    time: { column: "seconds", text: clock, tip: clock },
+    time: { column: "seconds", text: clock, tip: clock, ticker: timeTicks },
     steps: { column: "step", text: (v) => short(v), tip: (v) => "step " + v },
   };
 
@@ -103,7 +116,7 @@ const Charts = (() => {
       const kept = entries.slice(0, 8).sort((a, b) => b.y - a.y);
       tip.replaceChildren(element("b", {}, shown.tip(x)), ...kept.map((entry) => element("div",
         { class: entry.near ? "near" : "", style: { "--line": entry.line.colour, "--line-style": entry.line.dashed ? "dashed" : "solid" } },
-        element("i", {}), element("span", {}, entry.line.label), element("span", {}, value(entry.y)))));
+        element("i", {}), element("span", {}, entry.line.short || entry.line.label), element("span", {}, value(entry.y)))));
       if (entries.length > kept.length) tip.append(element("span", {}, `and ${entries.length - kept.length} further away`));
       tip.style.display = "block";
       const at = graph.toDomXCoord(x), right = at > plot.clientWidth / 2;
@@ -131,7 +144,8 @@ const Charts = (() => {
         gridLineColor: Page.css("--grid"), axisLineColor: Page.css("--rule"), gridLineWidth: 1,
         xRangePad: 4, yRangePad: 8, rightGap: 12, dateWindow: windowOf ? windowOf(rows) : null, interactionModel: model,
         axes: {
-          x: { axisLabelFormatter: (v) => shown.text(v), pixelsPerLabel: 55, axisLabelWidth: 70 },
+          x: { axisLabelFormatter: (v) => shown.text(v), pixelsPerLabel: 55, axisLabelWidth: 70,
+            ...(shown.ticker ? { ticker: shown.ticker } : {}) },
           y: { axisLabelFormatter: (v) => value(v, true), axisLabelWidth: 58, pixelsPerLabel: 36 },
         },
         underlayCallback: (context, area, g) => {
@@ -152,7 +166,8 @@ const Charts = (() => {
     series.forEach((s, i) => {
       if (!Page.visible[i]) return;
       const line = points(s, view);
-      if (line && line.x.length) lines.push({ ...line, label: s.label, colour: Page.colour(i), dashed: Page.dashed(i), baseline: s.baseline });
+      if (line && line.x.length) lines.push({ ...line, label: s.label, colour: Page.colour(i), dashed: Page.dashed(i), baseline: s.baseline,
+        short: Page.data.compare ? `${s.recipe} ${s.baseline ? "" : s.scope.replace(/^linear\+/, "+") + " "}${s.weights}` : s.label });
     });
     // Baselines last: drawn over the others.
     return lines.sort((a, b) => a.baseline - b.baseline);
