@@ -23,7 +23,7 @@ double ulps(float got, double want) {
   return std::fabs(static_cast<double>(got) - want) / (std::nextafterf(magnitude, INFINITY) - magnitude);
 }
 
-TEST(VecMath, ExpIsWithinTwoUlps) {
+TEST(VecMath, ExpIsWithinAnUlpAndAHalf) {
   double worst = 0;
   for (uint32_t bits = 0; bits < 0x7f800000u; bits += 997)
     for (float sign : {1.0f, -1.0f}) {
@@ -31,12 +31,16 @@ TEST(VecMath, ExpIsWithinTwoUlps) {
       const double want = std::exp(static_cast<double>(x));
       const float got = vec_exp(x);
       if (want > 3.4028235e38) {
-        ASSERT_TRUE(std::isinf(got)) << x;
+        ASSERT_EQ(got, INFINITY) << x;
+      } else if (want < 0x1p-126) {
+        ASSERT_EQ(got, 0) << x;
       } else {
         worst = std::max(worst, ulps(got, want));
       }
     }
-  EXPECT_LT(worst, 2);
+  for (float x = -87.3365f; x < 88.7228f; x += 1e-4f)
+    worst = std::max(worst, ulps(vec_exp(x), std::exp(static_cast<double>(x))));
+  EXPECT_LT(worst, 1.5);
   RecordProperty("worst_ulps", std::to_string(worst));
   EXPECT_EQ(vec_exp(0), 1);
   EXPECT_EQ(vec_exp(-INFINITY), 0);
@@ -46,7 +50,7 @@ TEST(VecMath, ExpIsWithinTwoUlps) {
 
 TEST(VecMath, SigmoidIsWithinThreeUlps) {
   double worst = 0;
-  for (float x = -80; x < 80; x += 1e-3f) worst = std::max(worst, ulps(vec_sigmoid(x), sigmoid(x)));
+  for (float x = -87; x < 87; x += 1e-3f) worst = std::max(worst, ulps(vec_sigmoid(x), sigmoid(x)));
   EXPECT_LT(worst, 3);
   EXPECT_EQ(vec_sigmoid(-INFINITY), 0);
   EXPECT_EQ(vec_sigmoid(INFINITY), 1);
