@@ -28,16 +28,15 @@ void stage_rows(Cell* rows, int64_t depth, const E* x, int64_t stride, int64_t c
   for (int64_t r = 0; r < count; ++r) {
     Cell* to = rows + r * depth;
     const E* from = x + r * stride;
+    if constexpr (sizeof(Cell) == sizeof(E)) {
+      std::memcpy(to, from, static_cast<size_t>(dim) * sizeof(E));
+    } else {
 #pragma omp simd
-    for (int64_t d = 0; d < dim; ++d) {
-      if constexpr (sizeof(Cell) == sizeof(E))
-        to[d] = from[d];
-      else
-        to[d] = to_float(from[d]);
+      for (int64_t d = 0; d < dim; ++d) to[d] = to_float(from[d]);
     }
-    for (int64_t d = dim; d < depth; ++d) to[d] = Cell{};
+    if (dim < depth) std::memset(to + dim, 0, static_cast<size_t>(depth - dim) * sizeof(Cell));
   }
-  for (int64_t i = count * depth; i < padded * depth; ++i) rows[i] = Cell{};
+  std::memset(rows + count * depth, 0, static_cast<size_t>((padded - count) * depth) * sizeof(Cell));
 }
 
 // The staged rows as panels: "rows" are outer with K along depth, "columns" the other way round.
