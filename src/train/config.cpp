@@ -82,10 +82,10 @@ void TrainConfig::resolve() {
   if (train.steps > 0 && train.tokens > 0) fail(Exit::kUsage, "train: give steps or tokens, not both");
 }
 
-int64_t TrainConfig::steps(int64_t data_tokens) const {
+int64_t TrainConfig::steps(int64_t pass_tokens) const {
   if (train.steps > 0) return train.steps;
   if (train.tokens > 0) return (train.tokens + batch.tokens - 1) / batch.tokens;
-  const double tokens = train.epochs * static_cast<double>(data_tokens);
+  const double tokens = train.epochs * static_cast<double>(pass_tokens);
   return std::max<int64_t>(1, static_cast<int64_t>(tokens / static_cast<double>(batch.tokens)));
 }
 

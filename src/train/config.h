@@ -69,7 +69,7 @@ struct TrainConfig {
   // After parsing: reads model_init's config.json, resolves the model, checks what can be checked without data.
   void resolve();
   // Optimizer steps: train.steps; else ceil(train.tokens / batch.tokens); else the whole steps that the epochs fill, at least 1.
-  int64_t steps(int64_t data_tokens) const;
+  int64_t steps(int64_t pass_tokens) const;
   int64_t rows_per_step() const { return batch.tokens / data.sequence_length; }
 };
 
