@@ -40,6 +40,20 @@ std::string one_ledger(const Run& run) {
   return html_table("Planned memory", {"purpose", "bytes", "share"}, rows, {false, true, true}, "narrow");
 }
 
+// One run by its label; several by their weights, where they share them, and their numbers.
+std::string plan_label(const std::vector<Run>& runs, const std::vector<size_t>& members) {
+  const Run& first = runs[members.front()];
+  if (members.size() == 1) return run_cell(first);
+  std::string numbers;
+  bool same_weights = true;
+  for (const size_t member : members) {
+    numbers += (numbers.empty() ? "" : ", ") + std::to_string(member + 1);
+    same_weights &= runs[member].row.weights == first.row.weights;
+  }
+  return fmt::format("{} <span class=\"rest\">rows {}</span>",
+                     same_weights ? escaped(first.row.weights) + " weights" : "same plan", numbers);
+}
+
 std::string all_ledgers(const std::vector<Run>& runs) {
   std::vector<std::string> purposes;
   for (const Run& run : runs)
@@ -50,23 +64,33 @@ std::string all_ledgers(const std::vector<Run>& runs) {
   header.insert(header.end(), {"total", "of device"});
   std::vector<bool> numeric(header.size(), true);
   numeric[0] = false;
-  Cells rows;
-  for (const Run& run : runs) {
-    const auto entries = ledger(run);
+  // Rows of the same plan stand together: cells without the first -> the runs.
+  std::vector<std::pair<std::vector<std::string>, std::vector<size_t>>> plans;
+  for (size_t r = 0; r < runs.size(); ++r) {
+    const auto entries = ledger(runs[r]);
     if (entries.empty()) continue;
-    std::vector<std::string> row = {run_cell(run)};
+    std::vector<std::string> cells;
     for (const std::string& purpose : purposes) {
       Number bytes;
       for (const auto& [name, value] : entries)
         if (name == purpose) bytes = bytes.value_or(0) + value;
-      row.push_back(bytes_cell(bytes));
+      cells.push_back(bytes_cell(bytes));
     }
-    const Number total = number_at(run.info, "memory.total_bytes");
-    row.push_back(bytes_cell(total));
-    row.push_back(share_of(total, number_at(run.info, "memory.device_bytes")));
-    rows.push_back(std::move(row));
+    const Number total = number_at(runs[r].info, "memory.total_bytes");
+    cells.push_back(bytes_cell(total));
+    cells.push_back(share_of(total, number_at(runs[r].info, "memory.device_bytes")));
+    const auto same = std::find_if(plans.begin(), plans.end(), [&](const auto& plan) { return plan.first == cells; });
+    if (same == plans.end())
+      plans.push_back({std::move(cells), {r}});
+    else
+      same->second.push_back(r);
   }
-  return html_table("Planned memory of each run", header, rows, numeric, "dense");
+  Cells rows;
+  for (const auto& [cells, members] : plans) {
+    rows.push_back({plan_label(runs, members)});
+    rows.back().insert(rows.back().end(), cells.begin(), cells.end());
+  }
+  return html_table("Planned memory", header, rows, numeric, "dense");
 }
 
 struct Method {

@@ -102,8 +102,9 @@ std::string html_table(const std::string& caption, const std::vector<std::string
 std::string run_cell(const Run& run) {
   const CompareRow& row = run.row;
   if (row.recipe.empty() || !run.label.starts_with(row.recipe)) return escaped(run.label);
-  const std::string scope = row.scope == "none" || row.scope.empty() ? "" : " · " + row.scope;
-  return fmt::format("{} <span class=\"rest\">{}{}</span>", escaped(row.recipe), escaped(row.weights), escaped(scope));
+  const std::string rest =
+      row.scope == "none" || row.scope.empty() ? row.weights + " weights" : row.weights + " · " + row.scope;
+  return fmt::format("{} <span class=\"rest\">{}</span>", escaped(row.recipe), escaped(rest));
 }
 
 Section result_section(const ReportData& data) {
