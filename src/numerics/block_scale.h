@@ -11,8 +11,8 @@ namespace mantissa {
 
 inline constexpr float kFloatMax = 0x1.fffffep127f;
 
-// What an overflowing FP32 scale becomes: the largest float for per-tensor scales, the largest value of the source's dtype for
-// blocks. It overflows for amax < 1.3e-36.
+// What an overflowing FP32 scale becomes: the largest float for per-tensor scales, the largest value of the source's
+// dtype for blocks. It overflows for amax < 1.3e-36.
 inline constexpr float kScaleForInfF32 = kFloatMax;
 inline constexpr float kScaleForInfBF16 = 0x1.fep127f;
 

@@ -1,4 +1,5 @@
-// Power-of-two block scales E8M0: byte b stands for 2^(b-127), 255 for NaN; there is no zero. OCP Microscaling Formats v1.0.
+// Power-of-two block scales E8M0: byte b stands for 2^(b-127), 255 for NaN; there is no zero. OCP Microscaling Formats
+// v1.0.
 #pragma once
 
 #include <bit>
@@ -8,7 +9,8 @@
 
 namespace mantissa {
 
-// The smallest power of two >= x, for x >= 0: the exponent is rounded up. 0 -> 2^-127; beyond 2^127, Inf -> 254; NaN -> 255.
+// The smallest power of two >= x, for x >= 0: the exponent is rounded up. 0 -> 2^-127; beyond 2^127, Inf -> 254; NaN ->
+// 255.
 MANTISSA_HD uint8_t encode_e8m0(float x) {
   const uint32_t u = std::bit_cast<uint32_t>(x);
   const uint32_t exponent = u >> 23, fraction = u & 0x7fffffu;

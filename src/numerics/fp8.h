@@ -15,6 +15,9 @@ inline constexpr float kMaxE5M2 = 57344.0f;
 
 namespace detail {
 
+// All ones if the magnitude bits are a NaN's; arithmetic, because a select on narrow lanes costs vector code dearly.
+MANTISSA_HD uint32_t nan_mask(uint32_t a) { return static_cast<uint32_t>(static_cast<int32_t>(0x7f800000u - a) >> 31); }
+
 // Magnitude code of |x| (bits `a`) in a format of `mantissa` bits and exponent `bias`: above the smallest normal the
 // mantissa is rounded on the integer bits, below it by adding a float whose unit in the last place is the format's
 // smallest subnormal.
@@ -36,7 +39,8 @@ MANTISSA_HD uint8_t encode_fp8(float x) {
   const uint32_t magnitude = round_magnitude<mantissa, bias>(a);
   const uint32_t clipped = magnitude < largest ? magnitude : largest;
   const uint32_t code = clipped | ((u >> 24) & 0x80u);
-  return static_cast<uint8_t>(a > 0x7f800000u ? 0x7fu : code);
+  const uint32_t nan = nan_mask(a);
+  return static_cast<uint8_t>((code & ~nan) | (0x7fu & nan));
 }
 
 // Value of the magnitude bits of a code; the top exponent is an ordinary binade here.

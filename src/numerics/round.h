@@ -6,9 +6,9 @@
 
 namespace mantissa {
 
-// Rounds away from zero with the probability of the distance covered: 16 random bits are added below the last place and the
-// sum is truncated. Unbiased; a value that BF16 holds never moves. Beyond the largest BF16 it may become Inf, as with
-// rounding to nearest; Inf stays, NaN stays NaN.
+// Rounds away from zero with the probability of the distance covered: 16 random bits are added below the last place and
+// the sum is truncated. Unbiased; a value that BF16 holds never moves. Beyond the largest BF16 it may become Inf, as
+// with rounding to nearest; Inf stays, NaN stays NaN.
 MANTISSA_HD bf16 to_bf16_stochastic(float x, uint16_t random) {
   const uint32_t u = std::bit_cast<uint32_t>(x);
   const uint32_t moved = (u + random) >> 16;

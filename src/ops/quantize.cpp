@@ -20,10 +20,13 @@ bool block_is(const QuantFormat& f, std::initializer_list<int> allowed) {
 bool known(const QuantFormat& f) {
   const bool fp8 = f.element == DType::kE4M3 || f.element == DType::kE5M2;
   switch (f.rule) {
-    case ScaleRule::kGiven: return fp8 && f.blocking == Blocking::kTensor;
+    case ScaleRule::kGiven:
+      return fp8 && f.blocking == Blocking::kTensor;
     case ScaleRule::kCurrent:
-    case ScaleRule::kCurrentPow2: return fp8 && (f.blocking == Blocking::kTensor || block_is(f, {128}));
-    case ScaleRule::kE8M0: return fp8 && f.blocking != Blocking::kTensor && block_is(f, {32});
+    case ScaleRule::kCurrentPow2:
+      return fp8 && (f.blocking == Blocking::kTensor || block_is(f, {128}));
+    case ScaleRule::kE8M0:
+      return fp8 && f.blocking != Blocking::kTensor && block_is(f, {32});
     case ScaleRule::kNvfp4:
       return f.element == DType::kE2M1 && f.blocking != Blocking::kTensor && block_is(f, {16});
   }
@@ -41,16 +44,17 @@ Shape scale_shape(const QuantFormat& f, int64_t outer, int64_t inner) {
 
 void check_copy(const char* op, const Quantized& q) {
   const QuantFormat& f = q.format;
-  check(known(f) && !(f.stochastic && f.element != DType::kE2M1), "{}: no cast to {} with scale rule {}, blocking {}, block {}{}",
-        op, name_of(f.element), static_cast<int>(f.rule), static_cast<int>(f.blocking), f.block,
-        f.stochastic ? ", stochastic" : "");
-  check(q.data.shape.rank() == 2 && q.data.dtype == f.element, "{}: data is {}, expected {}[outer,inner]", op, q.data.str(),
-        name_of(f.element));
+  check(known(f) && !(f.stochastic && f.element != DType::kE2M1),
+        "{}: no cast to {} with scale rule {}, blocking {}, block {}{}", op, name_of(f.element),
+        static_cast<int>(f.rule), static_cast<int>(f.blocking), f.block, f.stochastic ? ", stochastic" : "");
+  check(q.data.shape.rank() == 2 && q.data.dtype == f.element, "{}: data is {}, expected {}[outer,inner]", op,
+        q.data.str(), name_of(f.element));
   if (f.element == DType::kE2M1 && q.data.dim(1) % 2 != 0)
     fail(Exit::kUsage, "{}: {} has odd rows; two FP4 codes share a byte", op, q.data.str());
   const Shape scales = scale_shape(f, q.data.dim(0), q.data.dim(1));
-  check(q.scale_inv.dtype == scale_dtype(f) && q.scale_inv.shape == scales, "{}: scale_inv is {}, expected {}{} for data {}", op,
-        q.scale_inv.str(), name_of(scale_dtype(f)), scales.str(), q.data.str());
+  check(q.scale_inv.dtype == scale_dtype(f) && q.scale_inv.shape == scales,
+        "{}: scale_inv is {}, expected {}{} for data {}", op, q.scale_inv.str(), name_of(scale_dtype(f)), scales.str(),
+        q.data.str());
   check(f.rule != ScaleRule::kNvfp4 || q.amax, "{}: an nvfp4 copy needs amax", op);
 }
 
@@ -59,13 +63,16 @@ void check_source(const char* op, const Quantized& q, bool columnwise, const Con
   check(x.dtype == DType::kBF16 || x.dtype == DType::kF32, "{}: source is {}, expected bf16 or f32", op, x.str());
   const int64_t m = x.rows(), k = x.cols();
   const Shape expected = columnwise ? Shape{k, m} : Shape{m, k};
-  check(q.data.shape == expected, "{}: {} data is {}, expected {} from source {}", op, columnwise ? "columnwise" : "rowwise",
-        q.data.str(), expected.str(), x.str());
+  check(q.data.shape == expected, "{}: {} data is {}, expected {} from source {}", op,
+        columnwise ? "columnwise" : "rowwise", q.data.str(), expected.str(), x.str());
   if (!q.format.hadamard) return;
   check(columnwise && q.format.blocking == Blocking::kRow && q.format.rule == ScaleRule::kNvfp4,
         "{}: the Hadamard transform is for columnwise nvfp4 copies in 1 x 16 blocks", op);
-  if (x.dtype != DType::kBF16) fail(Exit::kUsage, "{}: source of a Hadamard transform is {}, expected bf16", op, x.str());
-  if (m % 16 != 0) fail(Exit::kUsage, "{}: source is {}: {} tokens, expected a multiple of 16 for the Hadamard transform", op, x.str(), m);
+  if (x.dtype != DType::kBF16)
+    fail(Exit::kUsage, "{}: source of a Hadamard transform is {}, expected bf16", op, x.str());
+  if (m % 16 != 0)
+    fail(Exit::kUsage, "{}: source is {}: {} tokens, expected a multiple of 16 for the Hadamard transform", op, x.str(),
+         m);
 }
 
 QuantizePanel& panel_of(Exec& exec) {
@@ -101,7 +108,8 @@ struct Copy {
   bool columnwise;
 };
 
-void cast(Exec& exec, const Copy* copies, int count, const ConstTensor& x, uint32_t tensor_id, const float* producer_amax) {
+void cast(Exec& exec, const Copy* copies, int count, const ConstTensor& x, uint32_t tensor_id,
+          const float* producer_amax) {
   QuantizeJob job{};
   job.x = x.data;
   job.is_bf16 = x.dtype == DType::kBF16;
@@ -123,7 +131,8 @@ void cast(Exec& exec, const Copy* copies, int count, const ConstTensor& x, uint3
     form.scale_inv = q.scale_inv.data;
     form.key = exec.random_key(tensor_id, own_draws ? DrawForm::kColumnwise : DrawForm::kRowwise);
 
-    const bool needs_amax = f.rule == ScaleRule::kNvfp4 || (f.blocking == Blocking::kTensor && f.rule != ScaleRule::kGiven);
+    const bool needs_amax =
+        f.rule == ScaleRule::kNvfp4 || (f.blocking == Blocking::kTensor && f.rule != ScaleRule::kGiven);
     float amax = 0;
     if (f.hadamard) {
       amax = amax_of_rotation(exec, job);
@@ -166,14 +175,16 @@ void quantize(Exec& exec, Operand& x) {
   if (count) cast(exec, copies, count, x.high, x.tensor_id, x.producer_amax);
 }
 
-void quantize_form(Exec& exec, Quantized& q, bool columnwise, ConstTensor x, uint32_t tensor_id, const float* producer_amax) {
+void quantize_form(Exec& exec, Quantized& q, bool columnwise, ConstTensor x, uint32_t tensor_id,
+                   const float* producer_amax) {
   const Copy copy{&q, columnwise};
   cast(exec, &copy, 1, x, tensor_id, producer_amax);
 }
 
 void dequantize(Exec& exec, Tensor y, const Quantized& q) {
   check_copy("dequantize", q);
-  check(y.dtype == DType::kF32 && y.shape == q.data.shape, "dequantize: y is {}, expected f32{}", y.str(), q.data.shape.str());
+  check(y.dtype == DType::kF32 && y.shape == q.data.shape, "dequantize: y is {}, expected f32{}", y.str(),
+        q.data.shape.str());
   const DequantizeJob job = read_job(q);
   parallel_for(job.outer, 1, [&](int64_t begin, int64_t end) {
     MANTISSA_CPU_CALL(exec, dequantize_rows, job, y.as<float>(), begin, end);

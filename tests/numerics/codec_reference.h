@@ -1,4 +1,5 @@
-// An independent, slow description of an element format: all its values, and where rounding to nearest even changes code.
+// An independent, slow description of an element format: all its values, and where rounding to nearest even changes
+// code.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +15,9 @@ struct ElementFormat {
   uint32_t largest;  // code of the largest finite magnitude
   uint32_t nan;      // code that NaN becomes
 
-  static double power_of_two(int exponent) { return std::bit_cast<double>(static_cast<uint64_t>(1023 + exponent) << 52); }
+  static double power_of_two(int exponent) {
+    return std::bit_cast<double>(static_cast<uint64_t>(1023 + exponent) << 52);
+  }
   int magnitude_bits() const { return exponent_bits + mantissa_bits; }
   double value(uint32_t magnitude) const {
     const uint32_t exponent = magnitude >> mantissa_bits, fraction = magnitude & ((1u << mantissa_bits) - 1);

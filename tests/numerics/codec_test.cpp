@@ -72,22 +72,28 @@ struct Golden {
 
 TEST(Codec, GoldenE4M3) {
   const float tie = 0x1p-10f;  // half the smallest subnormal
-  const Golden rows[] = {{tie, 0x00},    {std::nextafter(tie, 1.0f), 0x01}, {17, 0x58},   {18, 0x59},    {19, 0x5A},
-                         {432, 0x7E},    {448, 0x7E},                       {464, 0x7E},  {1e30f, 0x7E}, {kInf, 0x7E},
-                         {-kInf, 0xFE},  {kNan, 0x7F},                      {0.0f, 0x00}, {-0.0f, 0x80}, {-tie, 0x80},
-                         {-1e-44f, 0x80}};
+  const Golden rows[] = {{tie, 0x00},   {std::nextafter(tie, 1.0f), 0x01},
+                         {17, 0x58},    {18, 0x59},
+                         {19, 0x5A},    {432, 0x7E},
+                         {448, 0x7E},   {464, 0x7E},
+                         {1e30f, 0x7E}, {kInf, 0x7E},
+                         {-kInf, 0xFE}, {kNan, 0x7F},
+                         {0.0f, 0x00},  {-0.0f, 0x80},
+                         {-tie, 0x80},  {-1e-44f, 0x80}};
   for (const Golden& row : rows) EXPECT_EQ(encode_e4m3(row.x), row.code) << row.x;
 }
 
 TEST(Codec, GoldenE5M2) {
-  const Golden rows[] = {{480, 0x60}, {1e30f, 0x7B}, {kInf, 0x7B}, {-kInf, 0xFB}, {kNan, 0x7F}, {-0.0f, 0x80},
-                         {0x1p-17f, 0x00}, {std::nextafter(0x1p-17f, 1.0f), 0x01}, {57344, 0x7B}, {61440, 0x7B}};
+  const Golden rows[] = {{480, 0x60},   {1e30f, 0x7B}, {kInf, 0x7B},     {-kInf, 0xFB},
+                         {kNan, 0x7F},  {-0.0f, 0x80}, {0x1p-17f, 0x00}, {std::nextafter(0x1p-17f, 1.0f), 0x01},
+                         {57344, 0x7B}, {61440, 0x7B}};
   for (const Golden& row : rows) EXPECT_EQ(encode_e5m2(row.x), row.code) << row.x;
 }
 
 TEST(Codec, GoldenE2M1) {
-  const Golden rows[] = {{0.25f, 0}, {0.2500001f, 1}, {0.75f, 2}, {1.25f, 2},  {1.75f, 4}, {2.5f, 4},      {3.5f, 6}, {5, 6},
-                         {5.0000005f, 7}, {-0.25f, 8}, {-0.0f, 8}, {kNan, 7}, {-kNan, 7}, {kInf, 7}, {-kInf, 15}, {-1e-30f, 8}};
+  const Golden rows[] = {{0.25f, 0}, {0.2500001f, 1}, {0.75f, 2},      {1.25f, 2},  {1.75f, 4}, {2.5f, 4},
+                         {3.5f, 6},  {5, 6},          {5.0000005f, 7}, {-0.25f, 8}, {-0.0f, 8}, {kNan, 7},
+                         {-kNan, 7}, {kInf, 7},       {-kInf, 15},     {-1e-30f, 8}};
   for (const Golden& row : rows) EXPECT_EQ(encode_e2m1(row.x), row.code) << row.x;
   EXPECT_EQ(pack_e2m1(0x3, 0xA), 0xA3);  // even index in the low nibble
 }

@@ -56,13 +56,15 @@ TEST(Round, StochasticBf16IsUnbiased) {
   }
 }
 
+// Values of one exponent range, so that every sum is exact.
 TEST(Hadamard, MatchesItsMatrix) {
   uint32_t state = 12345;
   for (int trial = 0; trial < 1000; ++trial) {
     bf16 x[16], y[16];
     for (bf16& v : x) {
       state = state * 1664525u + 1013904223u;
-      v = to_bf16(static_cast<float>(static_cast<int32_t>(state)) * 0x1p-31f);
+      const float unit = static_cast<float>(state >> 8) * 0x1p-24f;
+      v = to_bf16((state >> 7 & 1 ? -1.0f : 1.0f) * (0.02f + unit));
     }
     hadamard16(x, y);
     for (int j = 0; j < 16; ++j) {
@@ -79,7 +81,7 @@ TEST(Hadamard, MatchesItsMatrix) {
 TEST(Hadamard, SignVectorAndUnitNorm) {
   const int signs[16] = {1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1};
   for (int i = 0; i < 16; ++i) {
-    EXPECT_EQ(hadamard_signed(1.0, i), signs[i]);
+    EXPECT_EQ(hadamard_factor(i), 0.25f * static_cast<float>(signs[i]));
     bf16 x[16] = {}, y[16];
     x[i] = to_bf16(1.0f);
     hadamard16(x, y);

@@ -119,11 +119,13 @@ TEST(QuantizeGolden, Blockwise) {
           if (!g.has(prefix + ".row")) continue;
           const Input x = input(g, name);
           const bool rows = std::string(blocks) == "block1d";
-          const QuantFormat format{.element = element,
-                                   .rule = std::string(scales) == "pow2" ? ScaleRule::kCurrentPow2 : ScaleRule::kCurrent,
-                                   .blocking = rows ? Blocking::kRow : Blocking::kTile,
-                                   .block = 128};
-          // 1D scales are stored [block, outer], 2D scales [outer block, inner block]; the last dimension is padded to 4.
+          const QuantFormat format{
+              .element = element,
+              .rule = std::string(scales) == "pow2" ? ScaleRule::kCurrentPow2 : ScaleRule::kCurrent,
+              .blocking = rows ? Blocking::kRow : Blocking::kTile,
+              .block = 128};
+          // 1D scales are stored [block, outer], 2D scales [outer block, inner block]; the last dimension is padded
+          // to 4.
           const auto index = [&](int64_t o, int64_t i, const std::vector<int64_t>& shape) {
             return rows ? i * shape[1] + o : o * shape[1] + i;
           };
@@ -156,9 +158,11 @@ TEST(QuantizeGolden, Nvfp4) {
         EXPECT_EQ(*copy.q.amax, load<float>(g.at(prefix + ".amax_" + side))[0]) << prefix << side;
         // Tile scales are repeated for each of their 16 rows.
         const int64_t repeat = variant == "2d" ? 16 : 1;
-        expect_scales(g, prefix + "." + side + "_scale", copy,
-                      [&](int64_t o, int64_t i, const std::vector<int64_t>& shape) { return o * repeat * shape[1] + i; });
-        // A source of -0.0 (none here) would differ: the reference that wrote these bytes maps it to code 0, the GPU and we to 8.
+        expect_scales(
+            g, prefix + "." + side + "_scale", copy,
+            [&](int64_t o, int64_t i, const std::vector<int64_t>& shape) { return o * repeat * shape[1] + i; });
+        // A source of -0.0 (none here) would differ: the reference that wrote these bytes maps it to code 0, the GPU
+        // and we to 8.
         expect_codes(g, prefix + "." + side, copy);
       }
     }

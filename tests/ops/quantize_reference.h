@@ -1,4 +1,5 @@
-// A plain reference of the casts, one element at a time, from the formulas of docs/numerics.md; and helpers of their tests.
+// A plain reference of the casts, one element at a time, from the formulas of docs/numerics.md; and helpers of their
+// tests.
 #pragma once
 
 #include <algorithm>
@@ -91,6 +92,13 @@ struct ReferenceCopy {
 
 inline float magnitude_or_zero(float x) { return std::isnan(x) ? 0.0f : std::abs(x); }
 
+// Entry j of the Hadamard transform of x[begin, begin + n), by halves: H_2n = [[H_n, H_n], [H_n, -H_n]].
+inline float rotated_entry(const float* x, int begin, int n, unsigned j) {
+  if (n == 1) return x[begin] * ((0xD7E8 >> begin) & 1 ? -0.25f : 0.25f);
+  const float low = rotated_entry(x, begin, n / 2, j), high = rotated_entry(x, begin + n / 2, n / 2, j);
+  return j & static_cast<unsigned>(n / 2) ? low - high : low + high;
+}
+
 inline ReferenceCopy reference_copy(const QuantFormat& f, bool columnwise, const Matrix& x, float given) {
   const int64_t outer = columnwise ? x.k : x.m, inner = columnwise ? x.m : x.k;
   std::vector<float> source;  // [outer,inner]
@@ -99,14 +107,7 @@ inline ReferenceCopy reference_copy(const QuantFormat& f, bool columnwise, const
   if (f.hadamard)
     for (size_t i = 0; i < source.size(); i += 16) {
       float y[16];
-      for (int j = 0; j < 16; ++j) {
-        double sum = 0;
-        for (int l = 0; l < 16; ++l) {
-          const bool minus = (std::popcount(static_cast<unsigned>(l & j)) + (0xD7E8 >> l & 1)) % 2 != 0;
-          sum += (minus ? -0.25 : 0.25) * source[i + static_cast<size_t>(l)];
-        }
-        y[j] = to_float(to_bf16(static_cast<float>(sum)));
-      }
+      for (unsigned j = 0; j < 16; ++j) y[j] = to_float(to_bf16(rotated_entry(source.data() + i, 0, 16, j)));
       std::copy(y, y + 16, source.begin() + static_cast<int64_t>(i));
     }
 
@@ -127,7 +128,9 @@ inline ReferenceCopy reference_copy(const QuantFormat& f, bool columnwise, const
   const float decode_tensor = 1.0f / encode_tensor;
 
   const int64_t across = f.blocking == Blocking::kTensor ? 1 : ceil_div(inner, f.block);
-  const int64_t down = f.blocking == Blocking::kTensor ? 1 : f.blocking == Blocking::kRow ? outer : ceil_div(outer, f.block);
+  const int64_t down = f.blocking == Blocking::kTensor ? 1
+                       : f.blocking == Blocking::kRow  ? outer
+                                                       : ceil_div(outer, f.block);
   const int64_t height = f.blocking == Blocking::kTensor ? outer : f.blocking == Blocking::kRow ? 1 : f.block;
   const int64_t width = f.blocking == Blocking::kTensor ? inner : f.block;
   out.codes.resize(source.size());
@@ -136,7 +139,8 @@ inline ReferenceCopy reference_copy(const QuantFormat& f, bool columnwise, const
       float amax = 0, scale = 1;
       const auto each = [&](auto&& body) {
         for (int64_t o = bo * height; o < std::min(outer, (bo + 1) * height); ++o)
-          for (int64_t i = bi * width; i < std::min(inner, (bi + 1) * width); ++i) body(static_cast<size_t>(o * inner + i));
+          for (int64_t i = bi * width; i < std::min(inner, (bi + 1) * width); ++i)
+            body(static_cast<size_t>(o * inner + i));
       };
       each([&](size_t i) { amax = std::max(amax, magnitude_or_zero(source[i])); });
       if (f.rule == ScaleRule::kE8M0) {

@@ -2,6 +2,7 @@
 #include "ops/cpu/quantize.h"
 
 #include <cstring>
+#include <type_traits>
 
 #include "ops/cpu/quantize_source.h"
 
@@ -24,55 +25,63 @@ struct ToE2M1Stochastic {
   static MANTISSA_HD uint8_t encode(float x, uint8_t random) { return encode_e2m1_stochastic(x, random); }
 };
 
-// ---- amax of blocks, as bits of T ----
+// ---- amax of blocks ----
 
 template <class T, int block>
 void row_amax(const T* row, float* amax) {
+  constexpr int wide = 64 / sizeof(T), lanes = block < wide ? block : wide;
   for (int b = 0; b < kP / block; ++b) {
-    Bits<T> most = 0;
-#pragma omp simd reduction(max : most)
-    for (int c = 0; c < block; ++c) {
-      const Bits<T> a = magnitude(row[b * block + c]);
-      most = a > most ? a : most;
+    Key<T> most[lanes];
+    for (int c = 0; c < lanes; ++c) most[c] = Order<T>::key(row[b * block + c]);
+    for (int i = lanes; i < block; i += lanes) {
+#pragma omp simd
+      for (int c = 0; c < lanes; ++c) {
+        const Key<T> a = Order<T>::key(row[b * block + i + c]), m = most[c];
+        most[c] = a > m ? a : m;
+      }
     }
-    amax[b] = float_of<T>(most);
+    Key<T> all = Order<T>::kZero;
+#pragma omp simd reduction(max : all)
+    for (int c = 0; c < lanes; ++c) all = most[c] > all ? most[c] : all;
+    amax[b] = Order<T>::value(all);
   }
 }
 
 // Down the columns of `rows` rows.
-template <class T>
-void column_amax(const T* x, int64_t ld, int rows, float* amax) {
-  Bits<T> most[kP] = {};
-  for (int r = 0; r < rows; ++r) {
-    const T* row = x + r * ld;
+template <class T, int rows>
+void column_amax(const T* x, int64_t ld, float* amax) {
+  constexpr int lanes = 64 / sizeof(T);
+  for (int c0 = 0; c0 < kP; c0 += lanes) {
+    Key<T> most[lanes];
+    for (int c = 0; c < lanes; ++c) most[c] = Order<T>::kZero;
+    for (int r = 0; r < rows; ++r) {
+      const T* row = x + r * ld + c0;
 #pragma omp simd
-    for (int c = 0; c < kP; ++c) {
-      const Bits<T> a = magnitude(row[c]);
-      most[c] = a > most[c] ? a : most[c];
+      for (int c = 0; c < lanes; ++c) {
+        const Key<T> a = Order<T>::key(row[c]), m = most[c];
+        most[c] = a > m ? a : m;
+      }
     }
-  }
 #pragma omp simd
-  for (int c = 0; c < kP; ++c) amax[c] = float_of<T>(most[c]);
+    for (int c = 0; c < lanes; ++c) amax[c0 + c] = Order<T>::value(most[c]);
+  }
 }
 
 // ---- scales of n blocks ----
 
-struct BlockScales {
-  float multiplier[kP];
-  float scale_inv[kP];  // F32 rules
-  uint8_t byte[kP];     // E8M0 and E4M3 rules
-};
-
-void make_scales(const QuantizeForm& form, bool is_bf16, const float* amax, int n, BlockScales& s) {
+// From panel.amax[0..n): panel.block_multiplier and what is stored, scale_inv (F32 rules) or scale_byte (E8M0, E4M3).
+void make_scales(const QuantizeForm& form, bool is_bf16, int n, QuantizePanel& panel) {
   const bool e4m3 = form.format.element == DType::kE4M3;
+  const float* amax = panel.amax;
+  float* multiplier = panel.block_multiplier;
   switch (form.format.rule) {
     case ScaleRule::kE8M0: {
       const float inverse_max = e4m3 ? kInverseMaxE4M3 : kInverseMaxE5M2;
 #pragma omp simd
       for (int i = 0; i < n; ++i) {
         const uint8_t exponent = mxfp8_exponent(amax[i], inverse_max);
-        s.byte[i] = exponent;
-        s.multiplier[i] = reciprocal_e8m0(exponent);
+        panel.scale_byte[i] = exponent;
+        multiplier[i] = reciprocal_e8m0(exponent);
       }
       break;
     }
@@ -81,8 +90,8 @@ void make_scales(const QuantizeForm& form, bool is_bf16, const float* amax, int 
 #pragma omp simd
       for (int i = 0; i < n; ++i) {
         const uint8_t scale = nvfp4_block_scale(amax[i], per_block);
-        s.byte[i] = scale;
-        s.multiplier[i] = nvfp4_encode_scale(scale, decode);
+        panel.scale_byte[i] = scale;
+        multiplier[i] = nvfp4_encode_scale(scale, decode);
       }
       break;
     }
@@ -92,27 +101,52 @@ void make_scales(const QuantizeForm& form, bool is_bf16, const float* amax, int 
 #pragma omp simd
       for (int i = 0; i < n; ++i) {
         const float scale = compute_scale_from_amax(amax[i], fp_max, pow2, for_inf);
-        s.multiplier[i] = scale;
-        s.scale_inv[i] = 1.0f / scale;
+        multiplier[i] = scale;
+        panel.scale_inv[i] = 1.0f / scale;
       }
     }
   }
 }
 
-// Stores the scales of one panel's row of blocks: entry i goes to index first + i * stride.
-void store_scales(const QuantizeForm& form, const BlockScales& s, int n, int64_t first, int64_t stride) {
+// Stores scales [begin, begin + n) of the panel at index first + i * stride of the copy's.
+void store_scales(const QuantizeForm& form, const QuantizePanel& panel, int begin, int n, int64_t first,
+                  int64_t stride) {
   if (form.format.rule == ScaleRule::kE8M0 || form.format.rule == ScaleRule::kNvfp4) {
     auto* out = static_cast<uint8_t*>(form.scale_inv) + first;
-    for (int i = 0; i < n; ++i) out[i * stride] = s.byte[i];
+    for (int i = 0; i < n; ++i) out[i * stride] = panel.scale_byte[begin + i];
   } else {
     auto* out = static_cast<float*>(form.scale_inv) + first;
-    for (int i = 0; i < n; ++i) out[i * stride] = s.scale_inv[i];
+    for (int i = 0; i < n; ++i) out[i * stride] = panel.scale_inv[begin + i];
   }
 }
 
-// Repeats each of the n = 128 / block entries `block` times.
-void spread(const float* entry, int block, float* row) {
-  for (int c = 0; c < kP; ++c) row[c] = entry[c / block];
+// Repeats each of the 128 / block entries `block` times.
+template <int block>
+void spread(const float* entry, float* row) {
+  for (int b = 0; b < kP / block; ++b) {
+    const float value = entry[b];
+#pragma omp simd
+    for (int c = 0; c < block; ++c) row[b * block + c] = value;
+  }
+}
+
+// The largest of each `block` consecutive entries.
+template <int block>
+void fold(const float* amax, float* most) {
+  for (int b = 0; b < kP / block; ++b) {
+    float here = 0;
+#pragma omp simd reduction(max : here)
+    for (int c = 0; c < block; ++c) here = amax[b * block + c] > here ? amax[b * block + c] : here;
+    most[b] = here;
+  }
+}
+
+// Calls body(integral_constant) for the block sizes there are.
+template <class Body>
+MANTISSA_HD void with_block(int block, Body&& body) {
+  if (block == 16) return body(std::integral_constant<int, 16>{});
+  if (block == 32) return body(std::integral_constant<int, 32>{});
+  body(std::integral_constant<int, 128>{});
 }
 
 // ---- one panel ----
@@ -122,51 +156,55 @@ struct Place {
   int rows, cols;  // inside the matrix
 };
 
-// Fills panel.multiplier, one row of 128 for `rows_per_multiplier` rows of the panel, and stores the block scales.
-template <class T>
-int scale_panel(const QuantizeJob& job, const QuantizeForm& form, const Place& at, const T* x, int64_t ld,
-                QuantizePanel& panel) {
-  const int block = form.format.block;
-  float amax[kP];
-  BlockScales s;
-  if (form.format.blocking == Blocking::kTensor) {
-    for (int c = 0; c < kP; ++c) panel.multiplier[c] = form.tensor_scale;
-    return kP;
-  }
+// Fills panel.multiplier, one row of 128 for each block row (each row for rowwise 1 x block), and stores the block
+// scales. Returns the number of panel rows that share a row of multipliers.
+template <class T, int block>
+int scale_blocks(const QuantizeJob& job, const QuantizeForm& form, const Place& at, const T* x, int64_t ld,
+                 QuantizePanel& panel) {
+  constexpr int per_row = kP / block;
+  const int across = static_cast<int>(ceil_div(at.cols, block)), down = static_cast<int>(ceil_div(at.rows, block));
+  const int64_t m_blocks = ceil_div(job.m, block), k_blocks = ceil_div(job.k, block);
   if (form.format.blocking == Blocking::kRow && !form.columnwise) {
-    const int64_t pitch = ceil_div(job.k, block);
-    const int n = kP / block, inside = static_cast<int>(ceil_div(at.cols, block));
+    for (int r = 0; r < at.rows; ++r) row_amax<T, block>(x + r * ld, panel.amax + r * per_row);
+    make_scales(form, job.is_bf16, at.rows * per_row, panel);
     for (int r = 0; r < at.rows; ++r) {
-      const T* row = x + r * ld;
-      block == 16 ? row_amax<T, 16>(row, amax) : block == 32 ? row_amax<T, 32>(row, amax) : row_amax<T, 128>(row, amax);
-      make_scales(form, job.is_bf16, amax, n, s);
-      store_scales(form, s, inside, (at.m0 + r) * pitch + at.k0 / block, 1);
-      spread(s.multiplier, block, panel.multiplier + r * kP);
+      store_scales(form, panel, r * per_row, across, (at.m0 + r) * k_blocks + at.k0 / block, 1);
+      spread<block>(panel.block_multiplier + r * per_row, panel.multiplier + r * kP);
     }
     return 1;
   }
-  const int64_t m_blocks = ceil_div(job.m, block), k_blocks = ceil_div(job.k, block);
-  const int inside = static_cast<int>(ceil_div(at.cols, block));
-  for (int r = 0; r < at.rows; r += block) {
-    float* multiplier = panel.multiplier + r / block * kP;
-    const int64_t m_block = (at.m0 + r) / block;
-    column_amax(x + r * ld, ld, block, amax);
-    if (form.format.blocking == Blocking::kRow) {
-      make_scales(form, job.is_bf16, amax, kP, s);
-      store_scales(form, s, at.cols, at.k0 * m_blocks + m_block, m_blocks);
-      std::memcpy(multiplier, s.multiplier, sizeof s.multiplier);
-      continue;
-    }
-    float tile[kP] = {};
-    for (int c = 0; c < kP; ++c) tile[c / block] = amax[c] > tile[c / block] ? amax[c] : tile[c / block];
-    make_scales(form, job.is_bf16, tile, kP / block, s);
-    if (form.columnwise)
-      store_scales(form, s, inside, at.k0 / block * m_blocks + m_block, m_blocks);
-    else
-      store_scales(form, s, inside, m_block * k_blocks + at.k0 / block, 1);
-    spread(s.multiplier, block, multiplier);
+  if (form.format.blocking == Blocking::kRow) {
+    for (int b = 0; b < down; ++b) column_amax<T, block>(x + b * block * ld, ld, panel.amax + b * kP);
+    make_scales(form, job.is_bf16, down * kP, panel);
+    for (int b = 0; b < down; ++b)
+      store_scales(form, panel, b * kP, at.cols, at.k0 * m_blocks + at.m0 / block + b, m_blocks);
+    std::memcpy(panel.multiplier, panel.block_multiplier, static_cast<size_t>(down * kP) * sizeof(float));
+    return block;
+  }
+  for (int b = 0; b < down; ++b) {
+    float columns[kP];
+    column_amax<T, block>(x + b * block * ld, ld, columns);
+    fold<block>(columns, panel.amax + b * per_row);
+  }
+  make_scales(form, job.is_bf16, down * per_row, panel);
+  for (int b = 0; b < down; ++b) {
+    const int64_t m_block = at.m0 / block + b, k_block = at.k0 / block;
+    const int64_t first = form.columnwise ? k_block * m_blocks + m_block : m_block * k_blocks + k_block;
+    store_scales(form, panel, b * per_row, across, first, form.columnwise ? m_blocks : 1);
+    spread<block>(panel.block_multiplier + b * per_row, panel.multiplier + b * kP);
   }
   return block;
+}
+
+template <class T>
+int scale_panel(const QuantizeJob& job, const QuantizeForm& form, const Place& at, const T* x, int64_t ld,
+                QuantizePanel& panel) {
+  int shared = kP;
+  if (form.format.blocking == Blocking::kTensor)
+    for (int c = 0; c < kP; ++c) panel.multiplier[c] = form.tensor_scale;
+  else
+    with_block(form.format.block, [&](auto block) { shared = scale_blocks<T, block>(job, form, at, x, ld, panel); });
+  return shared;
 }
 
 template <class Codec, class T>
@@ -248,8 +286,10 @@ void write_columns(const QuantizeForm& form, const QuantizeJob& job, const Place
 template <class T>
 void encode(const QuantizeForm& form, const T* x, int64_t ld, int rows, int rows_per_multiplier, QuantizePanel& panel) {
   switch (form.format.element) {
-    case DType::kE4M3: return encode_panel<ToE4M3>(x, ld, rows, rows_per_multiplier, panel);
-    case DType::kE5M2: return encode_panel<ToE5M2>(x, ld, rows, rows_per_multiplier, panel);
+    case DType::kE4M3:
+      return encode_panel<ToE4M3>(x, ld, rows, rows_per_multiplier, panel);
+    case DType::kE5M2:
+      return encode_panel<ToE5M2>(x, ld, rows, rows_per_multiplier, panel);
     default:
       return form.format.stochastic ? encode_panel<ToE2M1Stochastic>(x, ld, rows, rows_per_multiplier, panel)
                                     : encode_panel<ToE2M1>(x, ld, rows, rows_per_multiplier, panel);

@@ -17,10 +17,10 @@ struct QuantizeForm {
   QuantFormat format;
   bool columnwise;
   uint8_t* data;
-  void* scale_inv;          // block scales; a per-tensor scale_inv is written by the caller
-  float tensor_scale;       // Blocking::kTensor: multiplies before the cast
-  Nvfp4TensorScale nvfp4;   // ScaleRule::kNvfp4
-  RandomKey key;            // stochastic rounding
+  void* scale_inv;         // block scales; a per-tensor scale_inv is written by the caller
+  float tensor_scale;      // Blocking::kTensor: multiplies before the cast
+  Nvfp4TensorScale nvfp4;  // ScaleRule::kNvfp4
+  RandomKey key;           // stochastic rounding
 };
 
 struct QuantizeJob {
@@ -39,8 +39,10 @@ struct alignas(64) QuantizePanel {
   float tile[kPanel * kPanel];  // a padded or rotated copy of the source, in the source's type
   uint8_t codes[kPanel * kPanel];
   uint8_t turned[kPanel * kPanel];
-  uint8_t random[kPanel * (kPanel + 64)];
+  uint8_t random[kPanel * kPanel];
   float multiplier[kPanel * kPanel];  // a row of 128 per block row
+  float amax[kPanel * kPanel / 16], block_multiplier[kPanel * kPanel / 16], scale_inv[kPanel * kPanel / 16];
+  uint8_t scale_byte[kPanel * kPanel / 16];
 };
 
 // One outer row range of a quantized copy.
@@ -54,14 +56,14 @@ struct DequantizeJob {
 
 inline constexpr int64_t kErrorRows = 32;  // outer rows whose error is summed together
 
-// quantize_panels casts panels [begin, end). The amax kernels return FP32 bits, NaN dropped: of elements [begin, end), and
-// of the rotated source over panels [begin, end). quantization_error sums rows [begin, end) of q against its source x.
-MANTISSA_CPU_KERNEL(
-    void quantize_panels(const QuantizeJob& job, int64_t begin, int64_t end, QuantizePanel& panel);
-    uint32_t amax_of(const void* x, bool is_bf16, int64_t begin, int64_t end);
-    uint32_t amax_of_rotated(const QuantizeJob& job, int64_t begin, int64_t end, QuantizePanel& panel);
-    void dequantize_rows(const DequantizeJob& q, float* y, int64_t begin, int64_t end);
-    QuantError error_of_rows(const DequantizeJob& q, bool columnwise, const void* x, bool is_bf16, int64_t begin, int64_t end,
-                             QuantizePanel& panel))
+// quantize_panels casts panels [begin, end). The amax kernels return FP32 bits, NaN dropped: of elements [begin, end),
+// and of the rotated source over panels [begin, end). quantization_error sums rows [begin, end) of q against its source
+// x.
+MANTISSA_CPU_KERNEL(void quantize_panels(const QuantizeJob& job, int64_t begin, int64_t end, QuantizePanel& panel);
+                    uint32_t amax_of(const void* x, bool is_bf16, int64_t begin, int64_t end);
+                    uint32_t amax_of_rotated(const QuantizeJob& job, int64_t begin, int64_t end, QuantizePanel& panel);
+                    void dequantize_rows(const DequantizeJob& q, float* y, int64_t begin, int64_t end);
+                    QuantError error_of_rows(const DequantizeJob& q, bool columnwise, const void* x, bool is_bf16,
+                                             int64_t begin, int64_t end, QuantizePanel& panel))
 
 }  // namespace mantissa

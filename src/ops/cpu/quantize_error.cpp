@@ -23,9 +23,12 @@ float factor_of(const DequantizeJob& q, int64_t row, int64_t j) {
   const int64_t line = f.blocking == Blocking::kTile ? row / f.block : row;
   const int64_t i = line * ceil_div(q.inner, f.block) + j / f.block;
   switch (f.rule) {
-    case ScaleRule::kE8M0: return decode_e8m0(static_cast<const uint8_t*>(q.scale_inv)[i]);
-    case ScaleRule::kNvfp4: return nvfp4_decode_scale(static_cast<const uint8_t*>(q.scale_inv)[i], q.amax);
-    default: return static_cast<const float*>(q.scale_inv)[i];
+    case ScaleRule::kE8M0:
+      return decode_e8m0(static_cast<const uint8_t*>(q.scale_inv)[i]);
+    case ScaleRule::kNvfp4:
+      return nvfp4_decode_scale(static_cast<const uint8_t*>(q.scale_inv)[i], q.amax);
+    default:
+      return static_cast<const float*>(q.scale_inv)[i];
   }
 }
 
@@ -59,19 +62,21 @@ void decode_row(const DequantizeJob& q, int64_t row, int64_t j, int n, uint8_t* 
   }
   load_codes(q, row, j, n, codes);
   switch (q.format.element) {
-    case DType::kE4M3: return decode_codes<FromE4M3>(codes, factor, n, y);
-    case DType::kE5M2: return decode_codes<FromE5M2>(codes, factor, n, y);
-    default: return decode_codes<FromE2M1>(codes, factor, n, y);
+    case DType::kE4M3:
+      return decode_codes<FromE4M3>(codes, factor, n, y);
+    case DType::kE5M2:
+      return decode_codes<FromE5M2>(codes, factor, n, y);
+    default:
+      return decode_codes<FromE2M1>(codes, factor, n, y);
   }
 }
 
-uint8_t largest_code(DType element) {
-  return element == DType::kE4M3 ? 0x7e : element == DType::kE5M2 ? 0x7b : 0x07;
-}
+uint8_t largest_code(DType element) { return element == DType::kE4M3 ? 0x7e : element == DType::kE5M2 ? 0x7b : 0x07; }
 
 // The source of outer rows [row, row + rows) and elements [j, j + n), as floats in y[rows][128].
 template <class T>
-void load_source(const DequantizeJob& q, bool columnwise, const T* x, int64_t row, int rows, int64_t j, int n, float* y) {
+void load_source(const DequantizeJob& q, bool columnwise, const T* x, int64_t row, int rows, int64_t j, int n,
+                 float* y) {
   if (!columnwise) {
     for (int r = 0; r < rows; ++r)
       for (int i = 0; i < n; ++i) y[r * kP + i] = to_float(x[(row + r) * q.inner + j + i]);
@@ -122,8 +127,8 @@ void dequantize_rows(const DequantizeJob& q, float* y, int64_t begin, int64_t en
     }
 }
 
-QuantError error_of_rows(const DequantizeJob& q, bool columnwise, const void* x, bool is_bf16, int64_t begin, int64_t end,
-                         QuantizePanel& panel) {
+QuantError error_of_rows(const DequantizeJob& q, bool columnwise, const void* x, bool is_bf16, int64_t begin,
+                         int64_t end, QuantizePanel& panel) {
   QuantError error;
   const uint8_t largest = largest_code(q.format.element);
   const int rows = static_cast<int>(end - begin);

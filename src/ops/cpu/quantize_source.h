@@ -2,38 +2,46 @@
 #pragma once
 
 #include <cstring>
-#include <type_traits>
+#include <utility>
 
 #include "numerics/hadamard.h"
 #include "ops/cpu/quantize.h"
 
 namespace mantissa::MANTISSA_ISA_NS {
 
-// ---- magnitudes: |x| as integer bits, which order as the values do; NaN counts as 0 ----
+// ---- magnitudes as signed integers that order as |x| does; NaN is negative, so a maximum that starts at 0 drops it
+// ----
 
 template <class T>
-using Bits = std::conditional_t<sizeof(T) == 2, uint16_t, uint32_t>;
-
-MANTISSA_HD uint16_t magnitude(bf16 x) {
-  const auto a = static_cast<uint16_t>(x.bits & 0x7fffu);
-  return a > 0x7f80u ? uint16_t{0} : a;
-}
-MANTISSA_HD uint32_t magnitude(float x) { return amax_bits(0, x); }
-
+struct Order;
+template <>
+struct Order<bf16> {
+  using Key = int16_t;
+  static constexpr Key kZero = 0x7f;
+  static MANTISSA_HD Key key(bf16 x) { return static_cast<Key>((x.bits & 0x7fffu) + 0x7fu); }
+  static MANTISSA_HD float value(Key key) { return std::bit_cast<float>(static_cast<uint32_t>(key - kZero) << 16); }
+};
+template <>
+struct Order<float> {
+  using Key = int32_t;
+  static constexpr Key kZero = 0x7fffff;
+  static MANTISSA_HD Key key(float x) {
+    return static_cast<Key>((std::bit_cast<uint32_t>(x) & 0x7fffffffu) + 0x7fffffu);
+  }
+  static MANTISSA_HD float value(Key key) { return std::bit_cast<float>(static_cast<uint32_t>(key - kZero)); }
+};
 template <class T>
-MANTISSA_HD float float_of(Bits<T> bits) {
-  return std::bit_cast<float>(static_cast<uint32_t>(bits) << (sizeof(T) == 2 ? 16 : 0));
-}
+using Key = typename Order<T>::Key;
 
 template <class T>
 uint32_t flat_amax(const T* x, int64_t n) {
-  Bits<T> most = 0;
+  Key<T> most = Order<T>::kZero;
 #pragma omp simd reduction(max : most)
   for (int64_t i = 0; i < n; ++i) {
-    const Bits<T> a = magnitude(x[i]);
+    const Key<T> a = Order<T>::key(x[i]);
     most = a > most ? a : most;
   }
-  return std::bit_cast<uint32_t>(float_of<T>(most));
+  return std::bit_cast<uint32_t>(Order<T>::value(most));
 }
 
 // ---- panels ----
@@ -45,54 +53,54 @@ void copy_padded(const T* x, int64_t ld, int rows, int cols, T* tile) {
     std::memcpy(static_cast<void*>(tile + r * kPanel), x + r * ld, static_cast<size_t>(cols) * sizeof(T));
 }
 
+template <int... i>
+MANTISSA_HD void rotate_column(const bf16* x, int64_t ld, bf16* y, std::integer_sequence<int, i...>) {
+  float v[kHadamardSize] = {to_float(x[i * ld]) * hadamard_factor(i)...};
+  hadamard_sums(v);
+  ((y[i * kPanel] = to_bf16(v[i])), ...);
+}
+
 // The Hadamard transform down each 16 rows; `y` (pitch 128) may be `x`. Lanes are columns.
 inline void rotate_panel(const bf16* x, int64_t ld, bf16* y) {
-  constexpr int lanes = 16;
-  for (int r = 0; r < kPanel; r += kHadamardSize)
-    for (int c = 0; c < kPanel; c += lanes) {
-      double v[kHadamardSize][lanes];
-      for (int i = 0; i < kHadamardSize; ++i) {
-        const bf16* row = x + (r + i) * ld + c;
+  for (int r = 0; r < kPanel; r += kHadamardSize) {
+    const bf16* from = x + r * ld;
+    bf16* to = y + r * kPanel;
 #pragma omp simd
-        for (int l = 0; l < lanes; ++l) v[i][l] = hadamard_signed(to_float(row[l]), i);
-      }
-      for (int span = 1; span < kHadamardSize; span *= 2)
-        for (int i = 0; i < kHadamardSize; ++i) {
-          if (i & span) continue;
-#pragma omp simd
-          for (int l = 0; l < lanes; ++l) hadamard_butterfly(v[i][l], v[i + span][l]);
-        }
-      for (int j = 0; j < kHadamardSize; ++j) {
-        bf16* row = y + (r + j) * kPanel + c;
-#pragma omp simd
-        for (int l = 0; l < lanes; ++l) row[l] = hadamard_round(v[j][l]);
-      }
-    }
+    for (int c = 0; c < kPanel; ++c)
+      rotate_column(from + c, ld, to + c, std::make_integer_sequence<int, kHadamardSize>{});
+  }
 }
 
 // ---- random bytes ----
 
-// draw(key, first + i) for i in [0, n), n <= 16, into words[4 i]; lanes are draws.
-inline void draw_blocks(const RandomKey& key, uint64_t first, int n, uint32_t* words) {
+// Draws first + i into words[4 i] for i in [0, 8), then second + i; lanes are draws.
+inline void draw_blocks(const RandomKey& key, uint64_t first, uint64_t second, uint32_t* words) {
   constexpr int lanes = 16;
   uint32_t w[4][lanes];
 #pragma omp simd
   for (int i = 0; i < lanes; ++i) {
-    const Random4 r = draw(key, first + static_cast<uint64_t>(i));
+    const Random4 r = draw(key, (i < 8 ? first : second) + static_cast<uint64_t>(i & 7));
     w[0][i] = r.x[0], w[1][i] = r.x[1], w[2][i] = r.x[2], w[3][i] = r.x[3];
   }
-  for (int i = 0; i < n; ++i)
+  for (int i = 0; i < lanes; ++i)
     for (int j = 0; j < 4; ++j) words[4 * i + j] = w[j][i];
 }
 
-// One byte per element of the panel at (m0, k0): byte e % 16 of draw e / 16, e = (token_offset + m) * K + k. `bytes` has room
-// for 64 more bytes a row than are used.
+// One byte per element of `rows` (even) rows of the panel at (m0, k0): byte e % 16 of draw e / 16,
+// e = (token_offset + m) * K + k.
 inline void draw_bytes(const RandomKey& key, const QuantizeJob& job, int64_t m0, int64_t k0, int rows, uint8_t* bytes) {
+  const auto first = static_cast<uint64_t>((job.token_offset + m0) * job.k + k0), pitch = static_cast<uint64_t>(job.k);
+  uint32_t words[4 * 16];
   for (int r = 0; r < rows; ++r) {
-    const auto e = static_cast<uint64_t>((job.token_offset + m0 + r) * job.k + k0);
-    uint32_t words[4 * 16];
-    draw_blocks(key, e / 16, 9, words);
-    std::memcpy(bytes + r * kPanel, reinterpret_cast<const uint8_t*>(words) + e % 16, kPanel);
+    const uint64_t e = first + static_cast<uint64_t>(r) * pitch;
+    if (e % 16 == 0 && pitch % 16 == 0) {  // 8 draws a row: two rows at once
+      draw_blocks(key, e / 16, (e + pitch) / 16, words);
+      std::memcpy(bytes + r * kPanel, words, sizeof words);
+      ++r;
+    } else {
+      draw_blocks(key, e / 16, e / 16 + 8, words);
+      std::memcpy(bytes + r * kPanel, reinterpret_cast<const uint8_t*>(words) + e % 16, kPanel);
+    }
   }
 }
 
