@@ -40,7 +40,8 @@ GemmOperand operand_of(const char* name, const GemmSide& side, Recipe recipe) {
   const int64_t rows = data.rows(), cols = data.cols();
   GemmOperand x{.data = data.data, .dtype = data.dtype, .transposed = side.transposed,
                 .outer = side.transposed ? cols : rows, .k = side.transposed ? rows : cols, .stride = cols,
-                .scales = nullptr, .scale_dtype = DType::kF32, .scale_rows = 1, .scale_cols = 1, .scale_stride = 0};
+                .scales = nullptr, .scale_dtype = DType::kF32, .scale_row_bits = 0, .scale_col_bits = 0,
+                .scale_stride = 0};
   if (!side.scale) {
     check(data.dtype == DType::kF32 || data.dtype == DType::kBF16, "gemm: {} is {}, expected f32 or bf16 of a plain side",
           name, data.str());
@@ -57,14 +58,16 @@ GemmOperand operand_of(const char* name, const GemmSide& side, Recipe recipe) {
   check(!side.transposed || q.format.blocking == Blocking::kTile,
         "gemm: {} is transposed with scales along the other dimension, expected tiles or one scale", name);
   const int64_t block = q.format.block;
-  check(block > 0 && block % 16 == 0, "gemm: {} has blocks of {}, expected a multiple of 16", name, block);
+  check(block >= 16 && std::has_single_bit(static_cast<uint64_t>(block)),
+        "gemm: {} has blocks of {}, expected a power of two from 16", name, block);
   check(recipe != Recipe::kBlock || block == 128, "gemm: {} has FP32 scales of blocks of {}, expected 128", name, block);
   x.scales = q.scale_inv.data, x.scale_dtype = q.scale_inv.dtype;
-  x.scale_rows = q.format.blocking == Blocking::kTile ? block : 1, x.scale_cols = block;
+  const bool tiles = q.format.blocking == Blocking::kTile;
+  x.scale_col_bits = std::countr_zero(static_cast<uint64_t>(block)), x.scale_row_bits = tiles ? x.scale_col_bits : 0;
   x.scale_stride = ceil_div(cols, block);
-  check(q.scale_inv.count() == ceil_div(rows, x.scale_rows) * x.scale_stride,
-        "gemm: {} has scales {}, expected [{},{}] for {}", name, q.scale_inv.str(), ceil_div(rows, x.scale_rows),
-        x.scale_stride, data.str());
+  const int64_t scale_rows = tiles ? ceil_div(rows, block) : rows;
+  check(q.scale_inv.count() == scale_rows * x.scale_stride, "gemm: {} has scales {}, expected [{},{}] for {}", name,
+        q.scale_inv.str(), scale_rows, x.scale_stride, data.str());
   return x;
 }
 
@@ -82,16 +85,27 @@ bool block_leaves_bf16(const GemmOperand& x, float scale, int64_t row0, int64_t 
 // Scales within these bounds keep every code normal: codes lie in [2^-16, 57344].
 constexpr float kSafeLow = 0x1p-110f, kSafeHigh = 0x1p111f;
 
+// True if all E8M0 scales lie within the bounds: the usual case, at the speed of memory.
+bool all_safe(const uint8_t* scales, int64_t n) {
+  uint8_t least = 255, greatest = 0;
+#pragma omp simd reduction(min : least) reduction(max : greatest)
+  for (int64_t i = 0; i < n; ++i) {
+    least = scales[i] < least ? scales[i] : least;
+    greatest = scales[i] > greatest ? scales[i] : greatest;
+  }
+  return least >= 127 - 110 && greatest <= 127 + 111;
+}
+
 bool leaves_bf16(const GemmOperand& x) {
   const int64_t rows = x.transposed ? x.k : x.outer, cols = x.stride;
-  const int64_t blocks = ceil_div(rows, x.scale_rows) * x.scale_stride;
-  const uint8_t* bytes = static_cast<const uint8_t*>(x.scales);
+  const int64_t block_rows = int64_t{1} << x.scale_row_bits, block_cols = int64_t{1} << x.scale_col_bits;
+  const int64_t blocks = ceil_div(rows, block_rows) * x.scale_stride;
+  if (x.scale_dtype == DType::kE8M0 && all_safe(static_cast<const uint8_t*>(x.scales), blocks)) return false;
   for (int64_t i = 0; i < blocks; ++i) {
-    if (x.scale_dtype == DType::kE8M0 && bytes[i] >= 127 - 110 && bytes[i] <= 127 + 111) continue;
     const float scale = element_at(x.scales, x.scale_dtype, i);
     if (scale >= kSafeLow && scale <= kSafeHigh) continue;
-    const int64_t row0 = i / x.scale_stride * x.scale_rows, col0 = i % x.scale_stride * x.scale_cols;
-    if (block_leaves_bf16(x, scale, row0, std::min(x.scale_rows, rows - row0), col0, std::min(x.scale_cols, cols - col0)))
+    const int64_t row0 = i / x.scale_stride * block_rows, col0 = i % x.scale_stride * block_cols;
+    if (block_leaves_bf16(x, scale, row0, std::min(block_rows, rows - row0), col0, std::min(block_cols, cols - col0)))
       return true;
   }
   return false;

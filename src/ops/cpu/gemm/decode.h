@@ -26,7 +26,7 @@ MANTISSA_HD float element_at(const void* data, DType dtype, int64_t i) {
 // The block scale that data[row, col], as stored, is multiplied by; 1 without scales.
 MANTISSA_HD float scale_at(const GemmOperand& x, int64_t row, int64_t col) {
   if (!x.scales) return 1;
-  return element_at(x.scales, x.scale_dtype, row / x.scale_rows * x.scale_stride + col / x.scale_cols);
+  return element_at(x.scales, x.scale_dtype, (row >> x.scale_row_bits) * x.scale_stride + (col >> x.scale_col_bits));
 }
 
 }  // namespace mantissa

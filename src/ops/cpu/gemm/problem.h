@@ -27,14 +27,14 @@ struct GemmOperand {
   int64_t stride;        // elements between rows
   const void* scales;    // block scales, null without
   DType scale_dtype;     // F32, E8M0 or E4M3
-  int64_t scale_rows;    // data rows that share a scale: 1 or the block
-  int64_t scale_cols;    // data columns that share a scale
+  int scale_row_bits;    // log2 of the data rows that share a scale: of 1 or of the block
+  int scale_col_bits;    // log2 of the data columns that share a scale
   int64_t scale_stride;  // scales of a row of blocks
 
   // The scale of outer row `o` at position `at` along K.
   MANTISSA_HD int64_t scale_index(int64_t o, int64_t at) const {
     const int64_t row = transposed ? at : o, col = transposed ? o : at;
-    return row / scale_rows * scale_stride + col / scale_cols;
+    return (row >> scale_row_bits) * scale_stride + (col >> scale_col_bits);
   }
 };
 

@@ -49,7 +49,7 @@ void store_block(const GemmProblem& p, int64_t m0, int64_t n0, int rows, int col
 
 void scale_sums(const GemmProblem& p, int64_t m0, int64_t n0, int rows, int cols, int64_t k, const float* sums,
                 int64_t stride, float* y, int64_t y_stride, bool first) {
-  const bool b_first = p.a.scale_rows > 1 && p.b.scale_rows == 1;
+  const bool b_first = p.a.scale_row_bits > 0 && p.b.scale_row_bits == 0;
   const float* a_scales = static_cast<const float*>(p.a.scales);
   const float* b_scales = static_cast<const float*>(p.b.scales);
   alignas(64) float sb[kMaxBlockColumns];
