@@ -73,7 +73,30 @@ Json quantization_json(const std::vector<QuantLine>& lines) {
           {"snr_db", snr},  {"saturated", saturated},  {"flushed", flushed}};
 }
 
-Json series_json(const Run& run) {
+// Loss less the baseline's at the same step; a kept point stands for the mean since the kept point before it, so that
+// thinning out does not bend the difference.
+Json delta_json(const std::vector<StepLine>& lines, const std::vector<size_t>& kept, const Run* base) {
+  if (!base) return nullptr;
+  std::map<int64_t, double> base_loss;
+  for (const StepLine& line : base->metrics.steps)
+    if (line.loss) base_loss[line.step] = *line.loss;
+  Json out = Json::array();
+  size_t next = 0;
+  for (const size_t last : kept) {
+    double sum = 0;
+    int count = 0;
+    for (; next <= last; ++next) {
+      const auto at = base_loss.find(lines[next].step);
+      if (at == base_loss.end() || !lines[next].loss) continue;
+      sum += *lines[next].loss - at->second;
+      ++count;
+    }
+    out.push_back(count ? rounded(sum / count, 4) : Json());
+  }
+  return out;
+}
+
+Json series_json(const Run& run, const Run* base) {
   const std::vector<StepLine>& lines = run.metrics.steps;
   const std::vector<size_t> kept = thinned(lines);
   Json step = Json::array(), tokens = Json::array();
@@ -92,6 +115,7 @@ Json series_json(const Run& run) {
           {"tokens", tokens},
           {"seconds", column(lines, kept, [](const StepLine& l) { return Number(l.seconds); })},
           {"loss", column(lines, kept, [](const StepLine& l) { return l.loss; })},
+          {"delta", delta_json(lines, kept, base)},
           {"grad_norm", column(lines, kept, [](const StepLine& l) { return l.grad_norm; })},
           {"lr", column(lines, kept, [](const StepLine& l) { return l.lr; })},
           {"tokens_per_s", column(lines, kept, [](const StepLine& l) { return l.tokens_per_s; })},
@@ -132,7 +156,7 @@ std::vector<size_t> thinned(const std::vector<StepLine>& lines, size_t limit) {
 
 Json page_data(const ReportData& data) {
   Json series = Json::array();
-  for (const Run& run : data.runs) series.push_back(series_json(run));
+  for (const Run& run : data.runs) series.push_back(series_json(run, data.compare ? baseline_run(data, run) : nullptr));
   return {{"compare", data.compare.has_value()}, {"series", series}};
 }
 

@@ -251,4 +251,11 @@ ReportData read_all(const std::vector<fs::path>& dirs) {
   return data;
 }
 
+const Run* baseline_run(const ReportData& data, const Run& run) {
+  if (run.row.baseline()) return nullptr;
+  for (const Run& other : data.runs)
+    if (other.row.baseline() && other.row.weights == run.row.weights) return &other;
+  return nullptr;
+}
+
 }  // namespace mantissa::report

@@ -101,4 +101,7 @@ Run read_run(const std::filesystem::path& dir);
 // Each directory is a run or a comparison; a comparison brings the runs of its rows.
 ReportData read_all(const std::vector<std::filesystem::path>& dirs);
 
+// The baseline run that belongs to `run`: same weights; null for a baseline itself and where there is none.
+const Run* baseline_run(const ReportData& data, const Run& run);
+
 }  // namespace mantissa::report

@@ -11,12 +11,6 @@
 namespace mantissa::report {
 namespace {
 
-const Run* baseline_of(const ReportData& data, const Run& run) {
-  for (const Run& other : data.runs)
-    if (other.row.baseline() && other.row.weights == run.row.weights && &other != &run) return &other;
-  return nullptr;
-}
-
 // Standard error of the mean of loss(run) - loss(base) over the last tenth of the steps both have; negative: too few.
 double paired_error(const Run& run, const Run& base) {
   std::map<int64_t, double> base_loss;
@@ -179,7 +173,7 @@ Noise estimate_noise(const ReportData& data) {
     return noise;
   }
   for (const Run& run : data.runs) {
-    const Run* base = run.row.baseline() ? nullptr : baseline_of(data, run);
+    const Run* base = baseline_run(data, run);
     const double error = base && run.row.ended() ? paired_error(run, *base) : -1;
     if (error < 0) continue;
     noise.nats = std::max(noise.nats, 2 * error);

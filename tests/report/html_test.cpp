@@ -145,6 +145,27 @@ TEST(PageData, ThinnedKeepsEndsAndSpikes) {
   EXPECT_EQ(thinned(lines).size(), kMaxPoints);
 }
 
+TEST(PageData, DeltaIsPairedByStepAndKeepsItsMeanWhenThinned) {
+  ReportData data;
+  data.compare.emplace();
+  data.runs.resize(2);
+  for (int r = 0; r < 2; ++r) {
+    report::Run& run = data.runs[static_cast<size_t>(r)];
+    run.row = {.weights = "fp32", .recipe = r ? "mxfp8" : "bf16", .scope = r ? "linear" : "none"};
+    for (int i = 0; i < 9000; ++i) {
+      const double jitter = ((i * 7919) % 101) / 50.0;  // the same batches in both runs
+      run.metrics.steps.push_back(
+          {.step = i + 1, .loss = 2.0 + jitter + 0.25 * r, .grad_norm = {}, .lr = {}, .tokens_per_s = {}, .mfu = {}});
+    }
+  }
+  const Json page = page_data(data);
+  EXPECT_TRUE(page["series"][0]["delta"].is_null());
+  const Json& delta = page["series"][1]["delta"];
+  EXPECT_LE(delta.size(), kMaxPoints);
+  EXPECT_EQ(delta.size(), page["series"][1]["step"].size());
+  for (const Json& value : delta) EXPECT_NEAR(value.get<double>(), 0.25, 1e-9);
+}
+
 TEST(PageData, FewDigits) {
   EXPECT_EQ(rounded(1.23456789).dump(), "1.23457");
   EXPECT_EQ(rounded(40620.0).dump(), "40620");

@@ -49,30 +49,11 @@ const Charts = (() => {
     return out;
   }
 
-  function baselineOf(s) {
-    return series.find((other) => other.baseline && other.weights === s.weights);
-  }
-
-  // Loss of `s` less the loss of its baseline at the same step; the data are the same, so their jitter cancels.
-  function difference(s) {
-    const base = baselineOf(s);
-    if (!base || base === s) return null;
-    const at = new Map(base.step.map((step, i) => [step, base.loss[i]]));
-    return s.step.map((step, i) => {
-      const other = at.get(step);
-      return other === undefined || other === null || s.loss[i] === null ? null : s.loss[i] - other;
-    });
-  }
-
   // {x, y} of one series under a view, or null.
   function points(s, view) {
     const column = kAxes[state.x].column;
     if (view === "eval") return s.eval.loss.length ? { x: s.eval[column], y: s.eval.loss } : null;
-    if (view === "delta") {
-      const y = difference(s);
-      return y && { x: s[column], y: smoothed(y, Math.max(state.smooth, 1)) };
-    }
-    if (!s[view].some((v) => v !== null)) return null;
+    if (!s[view] || !s[view].some((v) => v !== null)) return null;
     return { x: s[column], y: view === "lr" ? s[view] : smoothed(s[view], state.smooth) };
   }
 
@@ -158,6 +139,7 @@ const Charts = (() => {
       });
     }
     draw();
+    window.addEventListener("resize", hide);
     return { draw, reset: () => graph && graph.resetZoom() };
   }
 
@@ -176,6 +158,7 @@ const Charts = (() => {
   function runCharts() {
     if (!document.getElementById("chart-loss")) return;
     const longest = Math.max(...series.map((s) => s.step.length));
+    const thinned = series.some((s) => s.recorded > s.step.length);
     const widths = [1, 5, 20, 50, 200].filter((w) => w === 1 || w * 4 <= longest);
     state.smooth = widths.filter((w) => w <= Math.max(1, longest / 40)).pop() || 1;
     const axis = () => kAxes[state.x];
@@ -202,7 +185,7 @@ const Charts = (() => {
     const drawAll = () => draw([...main, ...others]);
 
     function caption() {
-      const mean = state.smooth > 1 ? ` Each point is the mean of ${state.smooth} steps.` : "";
+      const mean = state.smooth > 1 ? ` Each point is the mean of ${state.smooth} ${thinned ? "points" : "steps"}.` : "";
       const write = (id, title, text) => {
         place(id).querySelector("h3").textContent = title;
         place(id).querySelector("p").textContent = text;
