@@ -14,10 +14,11 @@ namespace mantissa {
 namespace {
 
 std::string format_of(const std::string& path) {
-  std::string name = lower(path);
+  const std::string low = lower(path);
+  std::string_view name = low;
   if (name.ends_with(".index") || name.ends_with(".dict") || name.ends_with(".dict.dz")) return "dictd";
   for (const char* packed : {".gz", ".zst"})
-    if (name.ends_with(packed)) name.resize(name.size() - std::strlen(packed));
+    if (name.ends_with(packed)) name.remove_suffix(std::strlen(packed));
   if (name.ends_with(".jsonl") || name.ends_with(".ndjson")) return "jsonl";
   if (name.ends_with(".txt") || name.ends_with(".text") || name.ends_with(".md")) return "text";
   for (const char* later : {".parquet", ".mds", ".bin", ".arrow"})

@@ -37,12 +37,13 @@ struct Paths {
 };
 
 Paths paths_of(const std::string& path) {
-  std::string stem = path;
+  std::string_view name = path;
   for (const char* ending : {".index", ".dict.dz", ".dict"})
-    if (stem.ends_with(ending)) {
-      stem.resize(stem.size() - std::strlen(ending));
+    if (name.ends_with(ending)) {
+      name.remove_suffix(std::strlen(ending));
       break;
     }
+  const std::string stem(name);
   const std::string packed = stem + ".dict.dz";
   return {stem + ".index", exists(packed) ? packed : stem + ".dict"};
 }
