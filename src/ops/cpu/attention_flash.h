@@ -207,10 +207,7 @@ class Backward {
     for (int64_t h = 0; h < q.heads; ++h)
       for (int64_t i = 0; i < q.count; ++i) {
         const int64_t head = q.first_head + h, at = (q.begin + i) * s_.out_cols + head * s_.dim;
-        float sum = 0;
-#pragma omp simd reduction(+ : sum)
-        for (int64_t d = 0; d < s_.dim; ++d) sum += to_float(dout[at + d]) * to_float(out[at + d]);
-        delta_[h * q.width + i] = sum;
+        delta_[h * q.width + i] = dot_of(dout + at, out + at, s_.dim);
         lse_[h * q.width + i] = job_.lse[head * job_.tokens + s_.token + q.begin + i];
       }
   }

@@ -3,30 +3,9 @@
 #pragma once
 
 #include "ops/cpu/attention_panels.h"
-
-#if defined(__AVX512F__)
-#include <immintrin.h>
-#endif
+#include "ops/cpu/vec16.h"
 
 namespace mantissa::MANTISSA_ISA_NS {
-
-// 16 lanes. Passed by reference: the calling convention of vectors depends on the instruction set.
-typedef float Vec __attribute__((vector_size(64), may_alias));
-typedef int32_t VecInt __attribute__((vector_size(64), may_alias));
-typedef uint32_t VecBits __attribute__((vector_size(64), may_alias));
-typedef uint16_t VecHalf __attribute__((vector_size(32), may_alias));
-
-MANTISSA_HD const Vec& lanes_at(const float* p) { return *reinterpret_cast<const Vec*>(p); }
-MANTISSA_HD Vec& lanes_at(float* p) { return *reinterpret_cast<Vec*>(p); }
-
-// sum += a b, fused where the instruction set has it for 16 lanes.
-MANTISSA_HD void multiply_add(Vec& sum, const Vec& a, const Vec& b) {
-#if defined(__AVX512F__)
-  sum = (Vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)sum);
-#else
-  sum += a * b;
-#endif
-}
 
 // x = e^x to 2 ulp; 0 below -87 (e^-87 is about the least normal number), NaN stays NaN, x at most 88.
 // Range reduction by Cody and Waite, x = k ln 2 + r; polynomial of the Cephes library on |r| <= ln(2)/2.

@@ -1,5 +1,7 @@
 #include "ops/cpu/rope.h"
 
+#include "ops/cpu/vec16.h"
+
 namespace mantissa::MANTISSA_ISA_NS {
 namespace {
 
@@ -25,10 +27,7 @@ inline void copy(E* y, const E* x, int64_t n) {
 // One head: y = rotated(x rstd weight), returns rstd.
 template <class E>
 inline float norm_rotate(E* y, const E* x, const E* weight, const float* cos_sin, int64_t dim, float eps) {
-  float squares = 0;
-#pragma omp simd reduction(+ : squares)
-  for (int64_t i = 0; i < dim; ++i) squares += to_float(x[i]) * to_float(x[i]);
-  const float rstd = 1.0f / __builtin_sqrtf(squares / static_cast<float>(dim) + eps);
+  const float rstd = 1.0f / __builtin_sqrtf(dot_of(x, x, dim) / static_cast<float>(dim) + eps);
   const int64_t half = dim / 2;
 #pragma omp simd
   for (int64_t i = 0; i < half; ++i) {
@@ -46,16 +45,30 @@ template <class E>
 inline void norm_rotate_bwd(E* dx, float* dweight, const E* dy, const E* x, const E* weight, const float* cos_sin,
                             int64_t dim, float rstd) {
   const int64_t half = dim / 2;
-  float dot = 0;
-#pragma omp simd reduction(+ : dot)
-  for (int64_t i = 0; i < half; ++i) {
+  Vec lanes = {};
+  int64_t first = 0;
+  for (; first + 16 <= half; first += 16) {
+    Vec c, s, da, db, ha, hb, wa, wb, ga, gb;
+    load_lanes(c, cos_sin + first), load_lanes(s, cos_sin + half + first);
+    load_lanes(da, dy + first), load_lanes(db, dy + half + first);
+    load_lanes(ha, x + first), load_lanes(hb, x + half + first);
+    load_lanes(wa, weight + first), load_lanes(wb, weight + half + first);
+    load_lanes(ga, dweight + first), load_lanes(gb, dweight + half + first);
+    const Vec na = (da * c + db * s) * (ha * rstd), nb = (db * c - da * s) * (hb * rstd);
+    ga += na, gb += nb;
+    std::memcpy(dweight + first, &ga, sizeof(ga));
+    std::memcpy(dweight + half + first, &gb, sizeof(gb));
+    lanes += na * wa + nb * wb;
+  }
+  float dot = sum_lanes(lanes);
+  for (int64_t i = first; i < half; ++i) {
     const float c = cos_sin[i], s = cos_sin[half + i];
     const float da = to_float(dy[i]), db = to_float(dy[i + half]);
     const float ha = to_float(x[i]) * rstd, hb = to_float(x[i + half]) * rstd;
     const float na = da * c + db * s, nb = db * c - da * s;
     dweight[i] += na * ha;
     dweight[i + half] += nb * hb;
-    dot += na * to_float(weight[i]) * ha + nb * to_float(weight[i + half]) * hb;
+    dot += na * ha * to_float(weight[i]) + nb * hb * to_float(weight[i + half]);
   }
   const float mean = dot / static_cast<float>(dim);
 #pragma omp simd
