@@ -45,6 +45,8 @@ class CheckLayers(unittest.TestCase):
         self.assert_finds("src/report/a.cpp", '#include "tensor/tensor.h"\n', "report includes tensor/tensor.h")
         self.assert_finds("src/data/a.cpp", '#include "numerics/bf16.h"\n', "data includes numerics/bf16.h")
         self.assert_finds("src/model/a.cpp", '#include "data/loader.h"\n', "model includes data/loader.h")
+        self.assert_finds("src/modules/a.cpp", '#include "model/decoder.h"\n', "modules includes model/decoder.h")
+        self.assert_finds("src/ops/a.cpp", '#include "modules/a.h"\n', "ops includes modules/a.h")
         self.assert_finds("tests/ops/a_test.cpp", '#include "model/decoder.h"\n', "ops includes model/decoder.h")
 
     def test_relative_and_unknown_includes(self):
