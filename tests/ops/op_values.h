@@ -31,13 +31,14 @@ class Values {
   operator ConstTensor() { return tensor(); }  // NOLINT: implicit by design
   std::vector<float> floats() const { return dtype_ == DType::kBF16 ? to_float(bf16_) : f32_; }
   // Bitwise.
-  bool operator==(const Values& other) const {
-    return f32_.size() == other.f32_.size() && bf16_.size() == other.bf16_.size() &&
-           std::memcmp(f32_.data(), other.f32_.data(), f32_.size() * sizeof(float)) == 0 &&
-           std::memcmp(bf16_.data(), other.bf16_.data(), bf16_.size() * sizeof(bf16)) == 0;
-  }
+  bool operator==(const Values& other) const { return same_bits(f32_, other.f32_) && same_bits(bf16_, other.bf16_); }
 
  private:
+  template <class T>
+  static bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+  }
+
   DType dtype_;
   Shape shape_;
   std::vector<float> f32_;
