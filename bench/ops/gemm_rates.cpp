@@ -139,7 +139,7 @@ int run(int argc, char** argv) {
   int wrong = 0;
   for (const Format& format : kFormats)
     for (const GemmCandidate& candidate : gemm_candidates()) {
-      if (!candidate.missing(exec).empty() || (!only.empty() && only != candidate.name)) continue;
+      if (*candidate.missing(exec) || (!only.empty() && only != candidate.name)) continue;
       for (const auto& layer : layers) {
         const int64_t n = layer[0], k = layer[1];
         const bool quantized = !(format.a == QuantFormat{});
@@ -162,7 +162,7 @@ int run(int argc, char** argv) {
             copies.push_back(normalise({.a = sides[sides.size() - 2]->view, .b = sides.back()->view,
                                         .c = {out.data(), c, {w.m, w.n}}, .bias = {}, .beta = 0}));
           }
-          if (!candidate.refuses(copies[0]).empty()) {
+          if (*candidate.refuses(copies[0])) {
             std::printf(" %8s", "-");
             continue;
           }

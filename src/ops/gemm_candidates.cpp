@@ -7,13 +7,14 @@
 #include "ops/cpu/gemm/pack.h"
 #include "ops/cpu/gemm/store.h"
 #include "ops/cpu_features.h"
+#include "ops/onednn.h"
 
 namespace mantissa {
 namespace {
 
-std::string takes_all(const GemmProblem&) { return {}; }
+const char* takes_all(const GemmProblem&) { return ""; }
 
-std::string has_base(const Exec&) { return {}; }
+const char* has_base(const Exec&) { return ""; }
 
 #if defined(MANTISSA_X86)
 constexpr GemmEngine kAmx{
@@ -29,27 +30,33 @@ constexpr GemmEngine kAvx2{{"avx2", GemmMath::kF32, 1, 1, 16, cpu_avx2::multiply
                             cpu_avx2::pack_right_f32, nullptr, nullptr},
                            cpu_avx2::store_block, cpu_avx2::scale_sums};
 
-std::string takes_bf16(const GemmProblem& p) {
-  if (p.math == GemmMath::kBF16) return {};
+const char* takes_bf16(const GemmProblem& p) {
+  if (p.math == GemmMath::kBF16) return "";
   return p.scaling == GemmScaling::kInside ? "a product of code and block scale leaves BF16's normal range" : "F32 sides";
 }
 
-std::string lacks(const Exec& exec, Isa isa) {
-  return exec.isa() >= isa ? "" : std::string("instruction set is ") + name_of(exec.isa());
-}
-std::string has_avx2(const Exec& exec) { return lacks(exec, Isa::kAvx2); }
-std::string has_avx512(const Exec& exec) { return lacks(exec, Isa::kAvx512); }
-std::string has_avx512bf16(const Exec& exec) {
+const char* has_avx2(const Exec& exec) { return exec.isa() >= Isa::kAvx2 ? "" : "the instruction set is below AVX2"; }
+const char* has_avx512(const Exec& exec) { return exec.isa() >= Isa::kAvx512 ? "" : "the instruction set is below AVX-512"; }
+const char* has_avx512bf16(const Exec& exec) {
   return cpu_features().avx512bf16 ? has_avx512(exec) : "the CPU has no AVX512-BF16";
 }
-std::string has_amx(const Exec& exec) {
-  return cpu_features().amx_bf16 ? has_avx512(exec) : cpu_features().amx_absence;
-}
+const char* has_amx(const Exec& exec) { return cpu_features().amx_bf16 ? has_avx512(exec) : cpu_features().amx_absence; }
 #endif
 
 constexpr GemmEngine kBase{{"base", GemmMath::kF32, 1, 1, 16, cpu_base::multiply_f32, cpu_base::pack_left_f32,
                             cpu_base::pack_right_f32, nullptr, nullptr},
                            cpu_base::store_block, cpu_base::scale_sums};
+
+const char* has_onednn(const Exec&) { return onednn_module().gemm ? "" : onednn_module().absence; }
+const char* onednn_takes(const GemmProblem& p) {
+  const bool plain = p.scaling == GemmScaling::kNone && p.a.dtype == p.b.dtype && bits_of(p.a.dtype) >= 16;
+  if (!plain) return "quantized or mixed sides";
+  return onednn_module().gemm(&p, /*execute=*/false) ? "oneDNN has no such product of dtypes" : "";
+}
+void run_onednn(Exec&, const GemmEngine*, const GemmProblem& problem) {
+  const char* error = onednn_module().gemm(&problem, /*execute=*/true);
+  check(!error, "gemm: oneDNN: {}", error);
+}
 
 void run_engine(Exec& exec, const GemmEngine* engine, const GemmProblem& problem) { run_gemm(exec, *engine, problem); }
 
@@ -60,6 +67,7 @@ constexpr GemmCandidate kTable[] = {
     {"avx512", has_avx512, takes_all, &kAvx512, run_engine},
     {"avx2", has_avx2, takes_all, &kAvx2, run_engine},
 #endif
+    {"onednn", has_onednn, onednn_takes, nullptr, run_onednn},
     {"base", has_base, takes_all, &kBase, run_engine},
 };
 
@@ -67,14 +75,14 @@ constexpr GemmCandidate kTable[] = {
 size_t first_allowed(const Exec& exec) {
   const char* wanted = std::getenv("MANTISSA_GEMM");
   if (!wanted || !*wanted) return 0;
-  std::string names;
   for (size_t i = 0; i < std::size(kTable); ++i) {
-    names += std::string(i ? ", " : "") + kTable[i].name;
     if (std::string_view(wanted) != kTable[i].name) continue;
-    const std::string why = kTable[i].missing(exec);
-    if (!why.empty()) fail(Exit::kUnavailable, "MANTISSA_GEMM={}: {}", wanted, why);
+    const char* why = kTable[i].missing(exec);
+    if (*why) fail(Exit::kUnavailable, "MANTISSA_GEMM={}: {}", wanted, why);
     return i;
   }
+  std::string names;
+  for (const GemmCandidate& candidate : kTable) names += std::string(names.empty() ? "" : ", ") + candidate.name;
   fail(Exit::kUsage, "MANTISSA_GEMM={}: expected one of {}", wanted, names);
 }
 
@@ -85,9 +93,9 @@ std::span<const GemmCandidate> gemm_candidates() { return kTable; }
 const GemmCandidate& choose_gemm(const Exec& exec, const GemmProblem& problem, std::vector<std::string>* refused) {
   const size_t first = first_allowed(exec);
   for (size_t i = 0; i < std::size(kTable); ++i) {
-    std::string why = i < first ? "MANTISSA_GEMM leaves it out" : kTable[i].missing(exec);
-    if (why.empty()) why = kTable[i].refuses(problem);
-    if (why.empty()) return kTable[i];
+    const char* why = i < first ? "MANTISSA_GEMM leaves it out" : kTable[i].missing(exec);
+    if (!*why) why = kTable[i].refuses(problem);
+    if (!*why) return kTable[i];
     if (refused) refused->push_back(std::string(kTable[i].name) + ": " + why);
   }
   fail(Exit::kInternal, "gemm: no candidate takes the problem");
@@ -97,7 +105,7 @@ const TileKernel& tile_kernel(const Exec& exec, GemmMath math) {
   const size_t first = first_allowed(exec);
   const TileKernel* fallback = nullptr;
   for (size_t i = first; i < std::size(kTable); ++i) {
-    if (!kTable[i].engine || !kTable[i].missing(exec).empty()) continue;
+    if (!kTable[i].engine || *kTable[i].missing(exec)) continue;
     const TileKernel& tiles = kTable[i].engine->tiles;
     if (tiles.math == math) return tiles;
     if (!fallback) fallback = &tiles;

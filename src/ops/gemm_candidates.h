@@ -12,9 +12,9 @@ namespace mantissa {
 struct GemmCandidate {
   const char* name;
   // "" if the machine (instruction set of exec, CPU, operating system, loaded module) has it, else why not.
-  std::string (*missing)(const Exec& exec);
+  const char* (*missing)(const Exec& exec);
   // "" if it takes the problem, else why not.
-  std::string (*refuses)(const GemmProblem& problem);
+  const char* (*refuses)(const GemmProblem& problem);
   const GemmEngine* engine;  // null for a library
   void (*run)(Exec& exec, const GemmEngine* engine, const GemmProblem& problem);
 };

@@ -135,13 +135,11 @@ double worst_error(const Product& p, const Exact& exact, const std::vector<float
 }
 
 std::vector<const GemmCandidate*> candidates_for(const Exec& exec, const Product& p) {
-  std::vector<float> c(static_cast<size_t>(p.m * p.n));
-  Product plain = p;
-  plain.bias = false;
-  const GemmProblem problem = normalise(desc_of(plain, {c.data(), DType::kF32, {p.m, p.n}}, {}));
+  std::vector<float> c(static_cast<size_t>(p.m * p.n)), bias(static_cast<size_t>(p.n));
+  const GemmProblem problem = normalise(desc_of(p, {c.data(), p.c_dtype, {p.m, p.n}}, {bias.data(), DType::kF32, {p.n}}));
   std::vector<const GemmCandidate*> found;
   for (const GemmCandidate& candidate : gemm_candidates())
-    if (candidate.missing(exec).empty() && candidate.refuses(problem).empty()) found.push_back(&candidate);
+    if (!*candidate.missing(exec) && !*candidate.refuses(problem)) found.push_back(&candidate);
   return found;
 }
 

@@ -128,4 +128,22 @@ MANTISSA_HD void interleave_tile(const void* in, int64_t in_stride, void* out) {
   }
 }
 
+#if defined(__AVX512BW__)
+// The same of 32 rows of 32 elements, whole cache lines, to two tiles.
+MANTISSA_HD void interleave_two_tiles(const void* in, int64_t in_stride, void* first, void* second) {
+  typedef uint16_t Halves __attribute__((vector_size(64)));
+  for (int p = 0; p < 16; ++p) {
+    Halves even, odd;
+    std::memcpy(&even, static_cast<const char*>(in) + 2 * p * in_stride, 64);
+    std::memcpy(&odd, static_cast<const char*>(in) + (2 * p + 1) * in_stride, 64);
+    static_cast<Halves*>(first)[p] = __builtin_shufflevector(
+        even, odd, 0, 32, 1, 33, 2, 34, 3, 35, 4, 36, 5, 37, 6, 38, 7, 39, 8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14,
+        46, 15, 47);
+    static_cast<Halves*>(second)[p] = __builtin_shufflevector(
+        even, odd, 16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53, 22, 54, 23, 55, 24, 56, 25, 57, 26, 58, 27, 59, 28, 60, 29,
+        61, 30, 62, 31, 63);
+  }
+}
+#endif
+
 }  // namespace mantissa::MANTISSA_ISA_NS
