@@ -60,8 +60,9 @@ class Reader final : public Fields {
       const std::string near = nearest(found, allowed);
       std::string hint = near.empty() ? "" : "; did you mean " + near + "?";
       if (near.empty() && !note.empty()) hint = fmt::format("; {}", note);
-      refuse(*given, key, fmt::format("found {}, expected {}{}{}", given->found(), allowed.size() > 1 ? "one of " : "",
-                                      join(allowed, ", "), hint));
+      refuse(*given, key,
+             fmt::format("found {}, expected {}{}{}", given->found(), allowed.size() > 1 ? "one of " : "",
+                         join(allowed, ", "), hint));
     }
     value = found;
   }
@@ -84,7 +85,8 @@ class Reader final : public Fields {
   }
 
   void numbers(std::string_view key, std::vector<double>& value, std::string_view) override {
-    read_list(key, value, "numbers", [&](const Node& item, const std::string& name) { return number_of(item, name, {}); });
+    read_list(key, value, "numbers",
+              [&](const Node& item, const std::string& name) { return number_of(item, name, {}); });
   }
 
   void integers(std::string_view key, std::vector<int64_t>& value, std::string_view) override {
@@ -93,7 +95,8 @@ class Reader final : public Fields {
   }
 
   void texts(std::string_view key, std::vector<std::string>& value, std::string_view) override {
-    read_list(key, value, "texts", [&](const Node& item, const std::string& name) { return scalar(item, name, "text"); });
+    read_list(key, value, "texts",
+              [&](const Node& item, const std::string& name) { return scalar(item, name, "text"); });
   }
 
   void unavailable(std::string_view key, std::string_view message) override {
@@ -162,7 +165,8 @@ class Reader final : public Fields {
     if (digits.starts_with('+')) digits.remove_prefix(1);
     int64_t value = 0;
     double real = 0;
-    if (node.kind != Node::Kind::kScalar) refuse(node, key, fmt::format("found {}, expected a whole number", node.found()));
+    if (node.kind != Node::Kind::kScalar)
+      refuse(node, key, fmt::format("found {}, expected a whole number", node.found()));
     if (!parse_int(digits, value)) {
       if (!parse_double(digits, real) || !(std::abs(real) <= kExact) || real != std::floor(real))
         refuse(node, key, fmt::format("found {}, expected a whole number", node.found()));

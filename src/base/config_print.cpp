@@ -12,8 +12,8 @@ namespace {
 // A text as a YAML scalar that reads back as the same text.
 std::string quoted(const std::string& text) {
   const auto plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '/' ||
-           c == '-' || c == '+';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
+           c == '/' || c == '-' || c == '+';
   };
   const std::string low = lower(text);
   const bool starts_well = !text.empty() && text[0] != '-' && text[0] != '.';
@@ -93,7 +93,8 @@ class Collector final : public Fields {
 
   void list(std::string_view key, size_t& size, const std::function<void(Fields&, size_t)>& item,
             std::string_view help) override {
-    Entry& entry = entries_.emplace_back(Entry{.key = std::string(key), .help = std::string(help), .leaf = false, .list = true});
+    Entry& entry =
+        entries_.emplace_back(Entry{.key = std::string(key), .help = std::string(help), .leaf = false, .list = true});
     const size_t count = grow_lists_ ? 1 : size;
     for (size_t i = 0; i < count; ++i) {
       Entry& element = entry.inner.emplace_back(Entry{.key = fmt::format("[{}]", i), .leaf = false});
@@ -104,7 +105,8 @@ class Collector final : public Fields {
 
  private:
   void leaf(std::string_view key, std::string value, std::string type, std::string_view help) {
-    entries_.push_back({.key = std::string(key), .value = std::move(value), .type = std::move(type), .help = std::string(help)});
+    entries_.push_back(
+        {.key = std::string(key), .value = std::move(value), .type = std::move(type), .help = std::string(help)});
   }
 
   std::deque<Entry>& entries_;

@@ -34,7 +34,8 @@ std::string interpolate(std::string_view text, const std::string& where) {
       const std::string name(text.substr(2, end == std::string_view::npos ? end : end - 2));
       bool good = end != std::string_view::npos && !name.empty() && !(name[0] >= '0' && name[0] <= '9');
       for (const char c : name) good = good && word_character(c);
-      if (!good) fail(Exit::kUsage, "{}: \"{}\" is no ${{VAR}}; write $${{ for a literal ${{", where, printable(text, 40));
+      if (!good)
+        fail(Exit::kUsage, "{}: \"{}\" is no ${{VAR}}; write $${{ for a literal ${{", where, printable(text, 40));
       const char* value = std::getenv(name.c_str());
       if (value == nullptr) fail(Exit::kUsage, "{}: ${{{}}}: the environment has no {}", where, name, name);
       out += value;
@@ -83,8 +84,7 @@ class Builder : public YAML::EventHandler {
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto known = anchors_.find(anchor);
-    if (key_expected() || known == anchors_.end())
-      fail(Exit::kUsage, "{}: an alias cannot stand here", where(mark));
+    if (key_expected() || known == anchors_.end()) fail(Exit::kUsage, "{}: an alias cannot stand here", where(mark));
     nodes_ += count_nodes(known->second) - 1;
     if (open_.size() + depth_of(known->second) > kMaxDepth) too_deep(mark);
     add(known->second, mark, 0);
@@ -94,7 +94,8 @@ class Builder : public YAML::EventHandler {
                        YAML::EmitterStyle::value) override {
     start(Node::Kind::kList, mark, anchor);
   }
-  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
     start(Node::Kind::kMap, mark, anchor);
   }
   void OnSequenceEnd() override { end(); }
@@ -122,7 +123,8 @@ class Builder : public YAML::EventHandler {
     Open& map = open_.back();
     for (const char c : key)
       if (!word_character(c) && c != '-')
-        fail(Exit::kUsage, "{}: \"{}\" is no key; keys are words of letters, digits, _ and -", where(mark), printable(key, 60));
+        fail(Exit::kUsage, "{}: \"{}\" is no key; keys are words of letters, digits, _ and -", where(mark),
+             printable(key, 60));
     const auto [at, fresh] = map.first.emplace(key, where(mark));
     if (!fresh) fail(Exit::kUsage, "{}: {}{}: given twice, first at {}", where(mark), path(), key, at->second);
     map.node.members.emplace_back(key, Node{});
@@ -185,8 +187,7 @@ Node parse_document(std::string_view yaml, const std::string& name, bool lines) 
     if (parser.HandleNextDocument(builder)) {
       Node root = builder.take();
       Builder second(name, lines);
-      if (parser.HandleNextDocument(second))
-        fail(Exit::kUsage, "{}: holds a second document, expected one", name);
+      if (parser.HandleNextDocument(second)) fail(Exit::kUsage, "{}: holds a second document, expected one", name);
       return root;
     }
   } catch (const YAML::Exception& error) {
@@ -221,10 +222,14 @@ Node* Node::find(std::string_view key) { return const_cast<Node*>(std::as_const(
 
 std::string Node::found() const {
   switch (kind) {
-    case Kind::kNull: return "nothing";
-    case Kind::kScalar: return '"' + printable(text, 80) + '"';
-    case Kind::kList: return "a list";
-    case Kind::kMap: return "a section";
+    case Kind::kNull:
+      return "nothing";
+    case Kind::kScalar:
+      return '"' + printable(text, 80) + '"';
+    case Kind::kList:
+      return "a list";
+    case Kind::kMap:
+      return "a section";
   }
   return "";
 }
@@ -233,7 +238,8 @@ Node parse_yaml(std::string_view yaml, const std::string& name) {
   Node root = parse_document(yaml, name, true);
   if (root.kind == Node::Kind::kNull) root.kind = Node::Kind::kMap;
   if (root.kind != Node::Kind::kMap)
-    fail(Exit::kUsage, "{}: is {}, expected sections of keys", name, root.kind == Node::Kind::kList ? "a list" : "text");
+    fail(Exit::kUsage, "{}: is {}, expected sections of keys", name,
+         root.kind == Node::Kind::kList ? "a list" : "text");
   return root;
 }
 

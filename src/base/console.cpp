@@ -101,7 +101,8 @@ void Console::end_status() {
 void Console::flush() {
   errno = 0;
   if (std::fflush(out_) != 0 || std::ferror(out_) != 0)
-    fail(Exit::kStorage, "standard output: cannot write: {}", errno != 0 ? std::strerror(errno) : "an earlier write failed");
+    fail(Exit::kStorage, "standard output: cannot write: {}",
+         errno != 0 ? std::strerror(errno) : "an earlier write failed");
 }
 
 void Console::clear_status() {

@@ -34,7 +34,8 @@ int open_regular(const std::string& path, Links links, uint64_t& size) {
   const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | (links == Links::kRefuse ? O_NOFOLLOW : 0);
   const int fd = ::open(path.c_str(), flags);
   if (fd < 0) {
-    if (errno == ELOOP && links == Links::kRefuse) fail(Exit::kInput, "{}: is a symbolic link, expected a plain file", path);
+    if (errno == ELOOP && links == Links::kRefuse)
+      fail(Exit::kInput, "{}: is a symbolic link, expected a plain file", path);
     fail(Exit::kInput, "{}: cannot open: {}", path, std::strerror(errno));
   }
   struct stat info {};

@@ -99,7 +99,8 @@ Json parse_json(std::string_view text, const std::string& name, Exit code) {
 Json read_json(const std::string& path, uint64_t max_bytes) { return parse_json(read_text(path, max_bytes), path); }
 
 const Json& member(const Json& object, const std::string& key, const std::string& name) {
-  if (!object.is_object()) fail(Exit::kInput, "{}: is {}, expected an object with \"{}\"", name, object.type_name(), key);
+  if (!object.is_object())
+    fail(Exit::kInput, "{}: is {}, expected an object with \"{}\"", name, object.type_name(), key);
   const auto at = object.find(key);
   if (at == object.end()) fail(Exit::kInput, "{}: no \"{}\"", name, key);
   return *at;

@@ -20,10 +20,10 @@ struct DtypeRow {
   int bits;
 };
 constexpr DtypeRow kDtypes[] = {
-    {"F64", 64},        {"F32", 32},     {"F16", 16},         {"BF16", 16},        {"I64", 64}, {"I32", 32},
-    {"I16", 16},        {"I8", 8},       {"U64", 64},         {"U32", 32},         {"U16", 16}, {"U8", 8},
-    {"BOOL", 8},        {"C64", 64},     {"F8_E4M3", 8},      {"F8_E5M2", 8},      {"F4", 4},   {"F8_E8M0", 8},
-    {"F6_E2M3", 6},     {"F6_E3M2", 6},  {"F8_E4M3FNUZ", 8},  {"F8_E5M2FNUZ", 8},
+    {"F64", 64},    {"F32", 32},    {"F16", 16},        {"BF16", 16},       {"I64", 64}, {"I32", 32},
+    {"I16", 16},    {"I8", 8},      {"U64", 64},        {"U32", 32},        {"U16", 16}, {"U8", 8},
+    {"BOOL", 8},    {"C64", 64},    {"F8_E4M3", 8},     {"F8_E5M2", 8},     {"F4", 4},   {"F8_E8M0", 8},
+    {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8},
 };
 
 // What a file that is no safetensors seems to be, with a way out; "" when nothing is recognised.
@@ -51,8 +51,8 @@ std::string_view recognise(std::string_view head) {
 }
 
 uint64_t unsigned_of(const Json& value, const std::string& file, const std::string& tensor, const char* what) {
-  if (!value.is_number_unsigned()) bad(file, tensor, fmt::format("{} is {}, expected a whole number >= 0", what,
-                                                                 printable(value.dump(), 40)));
+  if (!value.is_number_unsigned())
+    bad(file, tensor, fmt::format("{} is {}, expected a whole number >= 0", what, printable(value.dump(), 40)));
   return value.get<uint64_t>();
 }
 
@@ -62,7 +62,8 @@ uint64_t bytes_of(const std::vector<int64_t>& shape, int bits, const std::string
   for (const int64_t size : shape)
     if (__builtin_mul_overflow(total, static_cast<uint64_t>(size), &total))
       bad(file, tensor, "shape " + shape_text(shape) + " overflows");
-  if (total % 8 != 0) bad(file, tensor, "shape " + shape_text(shape) + fmt::format(" at {} bits is no whole byte", bits));
+  if (total % 8 != 0)
+    bad(file, tensor, "shape " + shape_text(shape) + fmt::format(" at {} bits is no whole byte", bits));
   return total / 8;
 }
 
@@ -75,7 +76,8 @@ Placed read_entry(const std::string& name, const Json& entry, const std::string&
   if (!entry.is_object()) bad(file, name, std::string("is ") + entry.type_name() + ", expected an object");
   for (const char* key : {"dtype", "shape", "data_offsets"})
     if (!entry.contains(key)) bad(file, name, fmt::format("no \"{}\"", key));
-  if (entry.size() != 3) bad(file, name, fmt::format("has {} keys, expected dtype, shape and data_offsets", entry.size()));
+  if (entry.size() != 3)
+    bad(file, name, fmt::format("has {} keys, expected dtype, shape and data_offsets", entry.size()));
 
   const Json& dtype = entry.at("dtype");
   view.dtype = dtype.is_string() ? dtype.get<std::string>() : "";
@@ -84,7 +86,8 @@ Placed read_entry(const std::string& name, const Json& entry, const std::string&
 
   const Json& shape = entry.at("shape");
   if (!shape.is_array()) bad(file, name, "shape is no list");
-  if (shape.size() > kMaxRank) bad(file, name, fmt::format("has {} dimensions, expected at most {}", shape.size(), kMaxRank));
+  if (shape.size() > kMaxRank)
+    bad(file, name, fmt::format("has {} dimensions, expected at most {}", shape.size(), kMaxRank));
   for (const Json& size : shape) {
     const uint64_t value = unsigned_of(size, file, name, "a dimension");
     if (value > static_cast<uint64_t>(INT64_MAX)) bad(file, name, fmt::format("dimension {} is too large", value));
@@ -99,8 +102,9 @@ Placed read_entry(const std::string& name, const Json& entry, const std::string&
     bad(file, name, fmt::format("data_offsets [{}, {}] run backwards", placed.begin, placed.end));
   const uint64_t expected = bytes_of(view.shape, bits, file, name);
   if (placed.end - placed.begin != expected)
-    bad(file, name, fmt::format("data_offsets [{}, {}] hold {} bytes, expected {} ({} {})", placed.begin, placed.end,
-                                placed.end - placed.begin, expected, view.dtype, shape_text(view.shape)));
+    bad(file, name,
+        fmt::format("data_offsets [{}, {}] hold {} bytes, expected {} ({} {})", placed.begin, placed.end,
+                    placed.end - placed.begin, expected, view.dtype, shape_text(view.shape)));
   return placed;
 }
 
@@ -161,25 +165,25 @@ Reader Reader::parse(std::span<const std::byte> image, const std::string& name) 
     View view;
     const Placed placed = read_entry(key, entry, name, view);
     if (placed.end > data.size())
-      bad(name, key, fmt::format("data_offsets [{}, {}] pass the end of the data ({} bytes)", placed.begin, placed.end,
-                                 data.size()));
+      bad(name, key,
+          fmt::format("data_offsets [{}, {}] pass the end of the data ({} bytes)", placed.begin, placed.end,
+                      data.size()));
     view.bytes = data.subspan(placed.begin, placed.end - placed.begin);
     order.push_back(placed);
     reader.tensors_.emplace(key, std::move(view));
   }
 
-  std::sort(order.begin(), order.end(), [](const Placed& a, const Placed& b) {
-    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
-  });
+  std::sort(order.begin(), order.end(),
+            [](const Placed& a, const Placed& b) { return a.begin != b.begin ? a.begin < b.begin : a.end < b.end; });
   uint64_t expected = 0;
   for (const Placed& placed : order) {
     if (placed.begin != expected)
-      bad(name, *placed.name, fmt::format("data begins at {}, expected {}: {}", placed.begin, expected,
-                                          placed.begin < expected ? "overlaps another tensor" : "a hole before it"));
+      bad(name, *placed.name,
+          fmt::format("data begins at {}, expected {}: {}", placed.begin, expected,
+                      placed.begin < expected ? "overlaps another tensor" : "a hole before it"));
     expected = placed.end;
   }
-  if (expected != data.size())
-    fail(Exit::kInput, "{}: {} bytes follow the last tensor", name, data.size() - expected);
+  if (expected != data.size()) fail(Exit::kInput, "{}: {} bytes follow the last tensor", name, data.size() - expected);
   return reader;
 }
 
@@ -193,7 +197,8 @@ const View& Reader::at(const std::string& tensor) const {
   std::vector<std::string> names;
   for (const auto& [name, view] : tensors_) names.push_back(name);
   const std::string near = config::nearest(tensor, names);
-  fail(Exit::kInput, "{}: no tensor \"{}\"{}", name_, tensor, near.empty() ? "" : "; the nearest is \"" + printable(near) + '"');
+  fail(Exit::kInput, "{}: no tensor \"{}\"{}", name_, tensor,
+       near.empty() ? "" : "; the nearest is \"" + printable(near) + '"');
 }
 
 void write(const std::string& path, std::vector<Entry> entries, const Metadata& metadata) {
@@ -207,7 +212,8 @@ void write(const std::string& path, std::vector<Entry> entries, const Metadata& 
   for (const Entry& entry : entries) {
     const int bits = dtype_bits(entry.dtype);
     check(bits != 0, "safetensors: tensor \"{}\" has unknown dtype \"{}\"", entry.name, entry.dtype);
-    check(entry.shape.size() <= kMaxRank, "safetensors: tensor \"{}\" has {} dimensions", entry.name, entry.shape.size());
+    check(entry.shape.size() <= kMaxRank, "safetensors: tensor \"{}\" has {} dimensions", entry.name,
+          entry.shape.size());
     const uint64_t size = bytes_of(entry.shape, bits, path, entry.name);
     check(size == entry.bytes.size(), "safetensors: tensor \"{}\" holds {} bytes, expected {} ({} {})", entry.name,
           entry.bytes.size(), size, entry.dtype, shape_text(entry.shape));

@@ -51,7 +51,8 @@ std::string duration_text(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e15) return "-";
   const int64_t total = std::llround(seconds);
   const int64_t hours = total / 3600, minutes = total / 60 % 60;
-  return hours > 0 ? fmt::format("{}:{:02}:{:02}", hours, minutes, total % 60) : fmt::format("{}:{:02}", minutes, total % 60);
+  return hours > 0 ? fmt::format("{}:{:02}:{:02}", hours, minutes, total % 60)
+                   : fmt::format("{}:{:02}", minutes, total % 60);
 }
 
 std::string percent_text(double share, int digits) { return fmt::format("{:.{}f}%", 100 * share, digits); }

@@ -3,12 +3,15 @@
 namespace mantissa {
 
 void DataConfig::describe(config::Fields& f) {
-  f.text("train", train, "file with the documents to train on (.txt, .jsonl, DICT .index or .dict.dz; .gz and .zst too)");
+  f.text("train", train,
+         "file with the documents to train on (.txt, .jsonl, DICT .index or .dict.dz; .gz and .zst too)");
   f.text("validation", validation, "file with the documents to evaluate on; empty: a share of the training documents");
-  f.number("validation_fraction", validation_fraction, "share of the documents kept for evaluation", {.min = 0, .max = 0.9});
+  f.number("validation_fraction", validation_fraction, "share of the documents kept for evaluation",
+           {.min = 0, .max = 0.9});
   f.choice("format", format, {"auto", "text", "jsonl", "dictd"}, "how the file holds documents; auto: by its name",
            "Parquet and MDS are not available in this version");
-  f.choice("document_separator", document_separator, {"blank-line", "line", "none"}, "what parts the documents of a text file");
+  f.choice("document_separator", document_separator, {"blank-line", "line", "none"},
+           "what parts the documents of a text file");
   f.text("text_key", text_key, "key of the text in a JSONL line");
   f.choice("dictd_text", dictd_text, {"prose", "layout", "raw"},
            "text of a DICT entry: prose (no pronunciation, etymology, sources), layout (spaces collapsed), raw");

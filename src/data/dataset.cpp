@@ -68,11 +68,15 @@ void refuse_short(const std::string& path, const char* key, const SplitReport& r
 }  // namespace
 
 Dataset::Dataset(const DataConfig& config, uint64_t seed)
-    : seed_(seed), vocab_size_(kByteVocabulary), sequence_length_(config.sequence_length),
-      train_(vocab_size_, sequence_length_), validation_(vocab_size_, sequence_length_) {}
+    : seed_(seed),
+      vocab_size_(kByteVocabulary),
+      sequence_length_(config.sequence_length),
+      train_(vocab_size_, sequence_length_),
+      validation_(vocab_size_, sequence_length_) {}
 
 Dataset Dataset::load(const DataConfig& config, uint64_t seed) {
-  if (config.train.empty()) fail(Exit::kUsage, "data.train: no file given, expected one with the documents to train on");
+  if (config.train.empty())
+    fail(Exit::kUsage, "data.train: no file given, expected one with the documents to train on");
   Dataset data(config, seed);
   const Documents documents = read_documents(config.train, config);
   const std::vector<uint64_t> order = seeded_order(documents.size(), seed, kTrainDocuments);
@@ -80,7 +84,8 @@ Dataset Dataset::load(const DataConfig& config, uint64_t seed) {
   const bool own_file = !config.validation.empty();
   size_t kept = 0;
   if (!own_file && config.validation_fraction > 0 && order.size() > 1) {
-    const auto wanted = static_cast<size_t>(std::llround(config.validation_fraction * static_cast<double>(order.size())));
+    const auto wanted =
+        static_cast<size_t>(std::llround(config.validation_fraction * static_cast<double>(order.size())));
     kept = std::clamp<size_t>(wanted, 1, order.size() - 1);
   }
   pack(documents, std::span(order).subspan(kept), config.append_eos, data.train_);
@@ -116,7 +121,8 @@ void Dataset::batch(Split split, int64_t first, int64_t count, Batch& batch) con
   batch.sequence_length = sequence_length_;
   batch.reserve(count, sequence_length_);
   if (split == Split::kValidation) {
-    check(first + count <= source.rows(), "Dataset::batch: validation rows {} to {} of {}", first, first + count, source.rows());
+    check(first + count <= source.rows(), "Dataset::batch: validation rows {} to {} of {}", first, first + count,
+          source.rows());
     for (int64_t row = first; row < first + count; ++row) source.append_row(row, batch);
     return;
   }

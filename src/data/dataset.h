@@ -4,8 +4,9 @@
 //   data.batch(Split::kTrain, step * rows_per_step + micro * micro_rows, micro_rows, batch);
 //
 // Order: documents are laid end to end in an order drawn from the seed; sample k of training is row
-// permutation(epoch = k / rows)[k % rows], so the cursor is the one number k, which a resume or another batch layout shares.
-// Validation goes through its rows in order. The same config, files and seed give the same bytes on every machine.
+// permutation(epoch = k / rows)[k % rows], so the cursor is the one number k, which a resume or another batch layout
+// shares. Validation goes through its rows in order. The same config, files and seed give the same bytes on every
+// machine.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +27,8 @@ struct SplitReport {
   int64_t tokens = 0;          // packed: rows * sequence_length
   int64_t dropped_tokens = 0;  // the tail that fills no row
   int64_t segments = 0;
-  int64_t most_segments = 0;   // in one row
-  double segment_length = 0;   // Σ s² / Σ s over the segments, for the FLOP count of attention
+  int64_t most_segments = 0;  // in one row
+  double segment_length = 0;  // Σ s² / Σ s over the segments, for the FLOP count of attention
 };
 
 struct DataReport {

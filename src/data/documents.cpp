@@ -23,8 +23,8 @@ std::string format_of(const std::string& path) {
   if (name.ends_with(".txt") || name.ends_with(".text") || name.ends_with(".md")) return "text";
   for (const char* later : {".parquet", ".mds", ".bin", ".arrow"})
     if (name.ends_with(later))
-      fail(Exit::kUsage, "data: {}: {} files are not available in this version; give text, JSONL or a DICT database", path,
-           later);
+      fail(Exit::kUsage, "data: {}: {} files are not available in this version; give text, JSONL or a DICT database",
+           path, later);
   fail(Exit::kUsage, "data: {}: its name does not tell the format; set data.format to text, jsonl or dictd", path);
 }
 
@@ -60,8 +60,9 @@ void Documents::add(std::string_view document, const DataConfig& config, const s
     return;
   }
   if (const size_t at = document.find('\0'); at != std::string_view::npos)
-    fail(Exit::kInput, "{}: holds a byte 0 (byte {} of the document), which separates documents; is this UTF-16 or no text?",
-         where, at);
+    fail(Exit::kInput,
+         "{}: holds a byte 0 (byte {} of the document), which separates documents; is this UTF-16 or no text?", where,
+         at);
   text += document;
   ends.push_back(text.size());
 }

@@ -18,12 +18,12 @@ struct SourceFile {
 };
 
 struct Documents {
-  std::string text;            // all documents end to end
-  std::vector<uint64_t> ends;  // offset behind each document
+  std::string text;                   // all documents end to end
+  std::vector<uint64_t> ends;         // offset behind each document
   int64_t empty = 0, short_ones = 0;  // left out: without a byte, below min_document_bytes
-  std::string format;          // text, jsonl, dictd
+  std::string format;                 // text, jsonl, dictd
   std::vector<SourceFile> files;
-  std::string name, version;   // of the package or set, from SOURCE.json beside the file; "" without one
+  std::string name, version;  // of the package or set, from SOURCE.json beside the file; "" without one
 
   size_t size() const { return ends.size(); }
   std::string_view operator[](size_t i) const {
@@ -31,8 +31,8 @@ struct Documents {
     return std::string_view(text).substr(begin, ends[i] - begin);
   }
 
-  // Adds a document, or counts it as left out. A byte 0 inside is refused (Exit::kInput, `where` names the place): byte 0
-  // separates documents, and text that holds it is mostly UTF-16 or no text.
+  // Adds a document, or counts it as left out. A byte 0 inside is refused (Exit::kInput, `where` names the place): byte
+  // 0 separates documents, and text that holds it is mostly UTF-16 or no text.
   void add(std::string_view document, const DataConfig& config, const std::string& where);
   // max_documents is reached.
   bool full(const DataConfig& config) const {

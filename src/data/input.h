@@ -10,7 +10,8 @@
 namespace mantissa {
 
 inline constexpr uint64_t kMaxUnpackedBytes = uint64_t{16} << 30;
-inline constexpr uint64_t kMaxUnpackRatio = 1000;  // of unpacked to packed bytes, past the first 64 MiB; text stays below 100
+inline constexpr uint64_t kMaxUnpackRatio =
+    1000;  // of unpacked to packed bytes, past the first 64 MiB; text stays below 100
 inline constexpr uint64_t kFreeUnpackedBytes = uint64_t{64} << 20;
 
 class InputText {

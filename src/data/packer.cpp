@@ -19,7 +19,10 @@ void Batch::reserve(int64_t rows_wanted, int64_t tokens_a_row) {
 }
 
 TokenStore::TokenStore(int64_t vocab_size)
-    : vocab_size_(vocab_size), width_(vocab_size <= 1 << 8 ? 1 : vocab_size <= 1 << 16 ? 2 : 4) {
+    : vocab_size_(vocab_size),
+      width_(vocab_size <= 1 << 8    ? 1
+             : vocab_size <= 1 << 16 ? 2
+                                     : 4) {
   check(vocab_size > 0 && vocab_size <= INT32_MAX, "TokenStore: vocabulary of {}", vocab_size);
 }
 

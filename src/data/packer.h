@@ -1,5 +1,6 @@
-// Truncated multi-packing: documents, each closed by the separator token, lie end to end and are cut every S tokens. Every
-// row is full; the tail that fills no row is dropped. A document cut by a row's end goes on in the next row as a new segment.
+// Truncated multi-packing: documents, each closed by the separator token, lie end to end and are cut every S tokens.
+// Every row is full; the tail that fills no row is dropped. A document cut by a row's end goes on in the next row as a
+// new segment.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // A keyed permutation of [0, n) computed element by element: a Feistel network over the next power of four with
-// cycle-walking (Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002), Philox as its round function.
-// Nothing is stored, so a data cursor is one number and a jump costs nothing.
+// cycle-walking (Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002), Philox as its round
+// function. Nothing is stored, so a data cursor is one number and a jump costs nothing.
 #pragma once
 
 #include <cstdint>

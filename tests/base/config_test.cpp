@@ -50,10 +50,13 @@ struct Config {
       g.choice("recipe", recipe, {"bf16", "fp8-delayed", "nvfp4"}, "precision recipe");
       g.texts("recipes", recipes, "recipes to compare");
       size_t n = rules.size();
-      g.list("rules", n, [&](Fields& h, size_t i) {
-        if (rules.size() <= i) rules.resize(i + 1);
-        rules[i].describe(h);
-      }, "recipes by layer");
+      g.list(
+          "rules", n,
+          [&](Fields& h, size_t i) {
+            if (rules.size() <= i) rules.resize(i + 1);
+            rules[i].describe(h);
+          },
+          "recipes by layer");
       rules.resize(n);
     });
   }
@@ -105,9 +108,10 @@ TEST(Config, EmptyFilesAndSectionsKeepDefaults) {
 }
 
 TEST(Config, LaterOverridesWin) {
-  const Config c = read("run: {seed: 1}\nprecision: {rules: [{match: a}, {match: b}]}\n",
-                        {"--run.seed=2", "run.seed=3", "--optimizer.betas=[0.5, 0.25]", "precision.rules.1.recipe=nvfp4",
-                         "run.name=a: b # c", "data={train: t, sizes: [4]}", "--precision.recipes=[bf16]"});
+  const Config c =
+      read("run: {seed: 1}\nprecision: {rules: [{match: a}, {match: b}]}\n",
+           {"--run.seed=2", "run.seed=3", "--optimizer.betas=[0.5, 0.25]", "precision.rules.1.recipe=nvfp4",
+            "run.name=a: b # c", "data={train: t, sizes: [4]}", "--precision.recipes=[bf16]"});
   EXPECT_EQ(c.seed, 3);
   EXPECT_EQ(c.betas, (std::vector<double>{0.5, 0.25}));
   EXPECT_EQ(c.rules[1].recipe, "nvfp4");
@@ -145,7 +149,8 @@ TEST(Config, UnknownKeysNameTheNearest) {
 }
 
 TEST(Config, WrongTypes) {
-  EXPECT_EQ(refusal("batch:\n  tokens: many"), "configs/a.yaml:2: batch.tokens: found \"many\", expected a whole number");
+  EXPECT_EQ(refusal("batch:\n  tokens: many"),
+            "configs/a.yaml:2: batch.tokens: found \"many\", expected a whole number");
   EXPECT_EQ(refusal("batch: {tokens: 1.5}"), "configs/a.yaml:1: batch.tokens: found \"1.5\", expected a whole number");
   EXPECT_EQ(refusal("batch: {tokens: [1]}"), "configs/a.yaml:1: batch.tokens: found a list, expected a whole number");
   EXPECT_EQ(refusal("batch: {tokens: }"), "configs/a.yaml:1: batch.tokens: found nothing, expected a whole number");
@@ -156,28 +161,32 @@ TEST(Config, WrongTypes) {
   EXPECT_EQ(refusal("optimizer: {lr: 1e999}"), "configs/a.yaml:1: optimizer.lr: found \"1e999\", expected a number");
   EXPECT_EQ(refusal("optimizer: {betas: 0.9}"),
             "configs/a.yaml:1: optimizer.betas: found \"0.9\", expected a list of numbers, as [a, b]");
-  EXPECT_EQ(refusal("optimizer: {betas: [0.9, x]}"), "configs/a.yaml:1: optimizer.betas[1]: found \"x\", expected a number");
+  EXPECT_EQ(refusal("optimizer: {betas: [0.9, x]}"),
+            "configs/a.yaml:1: optimizer.betas[1]: found \"x\", expected a number");
   EXPECT_EQ(refusal("run: {deterministic: maybe}"),
             "configs/a.yaml:1: run.deterministic: found \"maybe\", expected true or false");
   EXPECT_EQ(refusal("run: {name: {a: b}}"), "configs/a.yaml:1: run.name: found a section, expected text");
   EXPECT_EQ(refusal("run: 3"), "configs/a.yaml:1: run: found \"3\", expected a section of keys");
   EXPECT_EQ(refusal("precision: {rules: {a: b}}"),
             "configs/a.yaml:1: precision.rules: found a section, expected a list of sections");
-  EXPECT_EQ(refusal("precision: {rules: [a]}"), "configs/a.yaml:1: precision.rules[0]: found \"a\", expected a section of keys");
+  EXPECT_EQ(refusal("precision: {rules: [a]}"),
+            "configs/a.yaml:1: precision.rules[0]: found \"a\", expected a section of keys");
 }
 
 TEST(Config, RangesAndChoices) {
   EXPECT_EQ(refusal("optimizer: {lr: -1}"), "configs/a.yaml:1: optimizer.lr: found -1, expected at least 0");
   EXPECT_EQ(refusal("batch: {tokens: 0}"), "configs/a.yaml:1: batch.tokens: found 0, expected 1 to 1000000000");
-  EXPECT_EQ(refusal("precision: {recipe: fp8-delay}"),
-            "configs/a.yaml:1: precision.recipe: found \"fp8-delay\", expected one of bf16, fp8-delayed, nvfp4; did you mean "
-            "fp8-delayed?");
+  EXPECT_EQ(
+      refusal("precision: {recipe: fp8-delay}"),
+      "configs/a.yaml:1: precision.recipe: found \"fp8-delay\", expected one of bf16, fp8-delayed, nvfp4; did you mean "
+      "fp8-delayed?");
   EXPECT_EQ(refusal("precision: {recipe: int3}"),
             "configs/a.yaml:1: precision.recipe: found \"int3\", expected one of bf16, fp8-delayed, nvfp4");
   EXPECT_EQ(refusal("", {"precision.recipe=fp4"}),
             "command line: precision.recipe: found \"fp4\", expected one of bf16, fp8-delayed, nvfp4");
   EXPECT_EQ(refusal("", {"precision.recipe=fp8"}),
-            "command line: precision.recipe: found \"fp8\", expected one of bf16, fp8-delayed, nvfp4; did you mean fp8-delayed?");
+            "command line: precision.recipe: found \"fp8\", expected one of bf16, fp8-delayed, nvfp4; did you mean "
+            "fp8-delayed?");
 }
 
 TEST(Config, UnavailableKeys) {
@@ -188,7 +197,8 @@ TEST(Config, UnavailableKeys) {
 TEST(Config, DuplicateKeys) {
   EXPECT_EQ(refusal("run:\n  seed: 1\n  name: x\n  seed: 2\n"),
             "configs/a.yaml:4: run.seed: given twice, first at configs/a.yaml:2");
-  EXPECT_EQ(refusal("run: {seed: 1}\nrun: {name: x}\n"), "configs/a.yaml:2: run: given twice, first at configs/a.yaml:1");
+  EXPECT_EQ(refusal("run: {seed: 1}\nrun: {name: x}\n"),
+            "configs/a.yaml:2: run: given twice, first at configs/a.yaml:1");
   EXPECT_EQ(refusal("precision: {rules: [{match: a}, {match: b, match: c}]}"),
             "configs/a.yaml:1: precision.rules[1].match: given twice, first at configs/a.yaml:1");
 }
@@ -230,8 +240,9 @@ TEST(Config, BombsAreBounded) {
 }
 
 TEST(Config, DumpReadsBack) {
-  Config c = read("precision: {rules: [{match: 'a b: #'}, {recipe: nvfp4}]}",
-                  {"run.name=null", "data.train=$${x} \"q\" \\ y", "optimizer.lr=3.0000000000000004e-05", "data.sizes=[1,2]"});
+  Config c =
+      read("precision: {rules: [{match: 'a b: #'}, {recipe: nvfp4}]}",
+           {"run.name=null", "data.train=$${x} \"q\" \\ y", "optimizer.lr=3.0000000000000004e-05", "data.sizes=[1,2]"});
   const std::string text = dump([&](Fields& f) { c.describe(f); });
   const Config d = read(text);
   EXPECT_EQ(d.name, "null");
@@ -247,7 +258,8 @@ TEST(Config, DumpReadsBack) {
 
 TEST(Config, DumpShowsOrigins) {
   Config c;
-  const Source source = Source::from_text("run:\n  seed: 5\nprecision: {rules: [{match: m}]}\n", "configs/a.yaml", {"batch.tokens=7"});
+  const Source source =
+      Source::from_text("run:\n  seed: 5\nprecision: {rules: [{match: m}]}\n", "configs/a.yaml", {"batch.tokens=7"});
   source.read([&](Fields& f) { c.describe(f); });
   EXPECT_EQ(dump([&](Fields& f) { c.describe(f); }, &source),
             "run:\n"

@@ -28,15 +28,19 @@ TEST(File, WritesReadsAndMaps) {
 
 TEST(File, NamesWhatItCannotRead) {
   const TempFolder folder;
-  EXPECT_EQ(error_of(Exit::kInput, [&] { read_text(folder / "none"); }), (folder / "none") + ": cannot open: No such file or directory");
-  EXPECT_EQ(error_of(Exit::kInput, [&] { MappedFile::open(folder.path()); }), folder.path() + ": is a folder, expected a plain file");
+  EXPECT_EQ(error_of(Exit::kInput, [&] { read_text(folder / "none"); }),
+            (folder / "none") + ": cannot open: No such file or directory");
+  EXPECT_EQ(error_of(Exit::kInput, [&] { MappedFile::open(folder.path()); }),
+            folder.path() + ": is a folder, expected a plain file");
   write_atomic(folder / "big", std::string(100, 'x'));
-  EXPECT_EQ(error_of(Exit::kInput, [&] { read_text(folder / "big", 99); }), (folder / "big") + ": has 100 bytes, expected at most 99");
+  EXPECT_EQ(error_of(Exit::kInput, [&] { read_text(folder / "big", 99); }),
+            (folder / "big") + ": has 100 bytes, expected at most 99");
   std::filesystem::create_symlink(folder / "big", folder / "link");
   EXPECT_EQ(MappedFile::open(folder / "link").bytes().size(), 100u);
   EXPECT_EQ(error_of(Exit::kInput, [&] { MappedFile::open(folder / "link", Links::kRefuse); }),
             (folder / "link") + ": is a symbolic link, expected a plain file");
-  EXPECT_EQ(error_of(Exit::kInput, [] { MappedFile::open("/dev/zero"); }), "/dev/zero: is not a file, expected a plain file");
+  EXPECT_EQ(error_of(Exit::kInput, [] { MappedFile::open("/dev/zero"); }),
+            "/dev/zero: is not a file, expected a plain file");
 }
 
 TEST(File, AnUncommittedFileLeavesNothing) {

@@ -52,13 +52,14 @@ TEST(Safetensors, RoundTrip) {
   EXPECT_EQ(header % 8, 0u);
   // Larger elements first, then by name.
   EXPECT_TRUE(bytes.substr(8, header).starts_with(
-            R"({"__metadata__":{"format":"pt"},"c":{"dtype":"F32","shape":[0,5],"data_offsets":[0,0]},)"
-            R"("s":{"dtype":"F32","shape":[],"data_offsets":[0,4]},"z":{"dtype":"F32","shape":[2,3],"data_offsets":[4,28]},)"));
+      R"({"__metadata__":{"format":"pt"},"c":{"dtype":"F32","shape":[0,5],"data_offsets":[0,0]},)"
+      R"("s":{"dtype":"F32","shape":[],"data_offsets":[0,4]},"z":{"dtype":"F32","shape":[2,3],"data_offsets":[4,28]},)"));
 }
 
 TEST(Safetensors, ReadsTheGoldens) {
   for (const std::string model : {"gpt2", "llama", "qwen2", "qwen3"}) {
-    const Reader reader = Reader::open(std::string(MANTISSA_SOURCE_DIR) + "/tests/golden/" + model + "/model.safetensors");
+    const Reader reader =
+        Reader::open(std::string(MANTISSA_SOURCE_DIR) + "/tests/golden/" + model + "/model.safetensors");
     EXPECT_GT(reader.tensors().size(), 10u) << model;
   }
 }
@@ -93,7 +94,10 @@ TEST(Safetensors, RefusesEveryBrokenRule) {
       {"second value", image("{}{}", 0), ""},
       {"half an object", image(R"({"t":{)", 0), ""},
       {"too deep", image(R"({"t":)" + deep + "}", 0), "nested more than 64 deep"},
-      {"key twice", image(R"({"t":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"t":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})", 8),
+      {"key twice",
+       image(
+           R"({"t":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"t":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
+           8),
        "key \"t\" stands twice in one object"},
       {"inner key twice", one(R"({"dtype":"U8","dtype":"U8","shape":[8],"data_offsets":[0,8]})"),
        "key \"dtype\" stands twice in one object"},
@@ -103,7 +107,8 @@ TEST(Safetensors, RefusesEveryBrokenRule) {
       {"an extra key", one(R"({"dtype":"U8","shape":[8],"data_offsets":[0,8],"x":1})"),
        "tensor \"t\": has 4 keys, expected dtype, shape and data_offsets"},
       {"entry is a list", one("[1]"), "tensor \"t\": is array, expected an object"},
-      {"unknown dtype", one(R"({"dtype":"F33","shape":[8],"data_offsets":[0,8]})"), "tensor \"t\": unknown dtype \"F33\""},
+      {"unknown dtype", one(R"({"dtype":"F33","shape":[8],"data_offsets":[0,8]})"),
+       "tensor \"t\": unknown dtype \"F33\""},
       {"dtype is a number", one(R"({"dtype":3,"shape":[8],"data_offsets":[0,8]})"), "tensor \"t\": unknown dtype 3"},
       {"negative dimension", one(R"({"dtype":"U8","shape":[-8],"data_offsets":[0,8]})"),
        "tensor \"t\": a dimension is -8, expected a whole number >= 0"},
@@ -119,21 +124,29 @@ TEST(Safetensors, RefusesEveryBrokenRule) {
        "tensor \"t\": shape [3] at 4 bits is no whole byte"},
       {"three offsets", one(R"({"dtype":"U8","shape":[8],"data_offsets":[0,8,9]})"),
        "tensor \"t\": data_offsets is not [begin, end]"},
-      {"backwards", one(R"({"dtype":"U8","shape":[8],"data_offsets":[8,0]})"), "tensor \"t\": data_offsets [8, 0] run backwards"},
+      {"backwards", one(R"({"dtype":"U8","shape":[8],"data_offsets":[8,0]})"),
+       "tensor \"t\": data_offsets [8, 0] run backwards"},
       {"wrong size", one(R"({"dtype":"F32","shape":[3],"data_offsets":[0,8]})"),
        "tensor \"t\": data_offsets [0, 8] hold 8 bytes, expected 12 (F32 [3])"},
       {"past the end", one(R"({"dtype":"U8","shape":[9],"data_offsets":[0,9]})"),
        "tensor \"t\": data_offsets [0, 9] pass the end of the data (8 bytes)"},
       {"hole at the start", one(R"({"dtype":"U8","shape":[4],"data_offsets":[4,8]})"),
        "tensor \"t\": data begins at 4, expected 0: a hole before it"},
-      {"overlap", image(R"({"a":{"dtype":"U8","shape":[5],"data_offsets":[0,5]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})", 8),
+      {"overlap",
+       image(
+           R"({"a":{"dtype":"U8","shape":[5],"data_offsets":[0,5]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
+           8),
        "tensor \"b\": data begins at 4, expected 5: overlaps another tensor"},
-      {"hole", image(R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})", 8),
+      {"hole",
+       image(
+           R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
+           8),
        "tensor \"b\": data begins at 4, expected 3: a hole before it"},
       {"rest", one(R"({"dtype":"U8","shape":[7],"data_offsets":[0,7]})"), "1 bytes follow the last tensor"},
       {"data without tensors", image("{}", 3), "3 bytes follow the last tensor"},
       {"metadata is a list", image(R"({"__metadata__":[]})", 0), "__metadata__ is array, expected an object"},
-      {"metadata is nested", image(R"({"__metadata__":{"a":1}})", 0), "__metadata__ \"a\" is number, expected a string"},
+      {"metadata is nested", image(R"({"__metadata__":{"a":1}})", 0),
+       "__metadata__ \"a\" is number, expected a string"},
       {"zip", std::string("PK\x03\x04") + std::string(30, '\0'), ""},
       {"pickle", std::string("\x80\x02}q") + std::string(30, '\0'), ""},
       {"gguf", "GGUF" + std::string(30, '\0'), ""},
@@ -163,14 +176,18 @@ TEST(Safetensors, AcceptsWhatIsAllowed) {
   EXPECT_EQ(parse(image("{}   ", 0)).tensors().size(), 0u);
   EXPECT_EQ(parse(image(R"({"__metadata__":{"a":"b"}})", 0)).metadata().at("a"), "b");
   // Empty tensors share an offset with their neighbour; order in the header is free.
-  const Reader reader = parse(image(R"({"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]},"e":{"dtype":"F32","shape":[0],"data_offsets":[4,4]},)"
-                                    R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 8));
+  const Reader reader = parse(image(
+      R"({"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]},"e":{"dtype":"F32","shape":[0],"data_offsets":[4,4]},)"
+      R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+      8));
   EXPECT_EQ(reader.tensors().size(), 3u);
 }
 
 // Every single-byte change of a small file is either refused as bad input or still a consistent file.
 TEST(Safetensors, SurvivesEveryByteChange) {
-  const std::string good = image(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})", 8);
+  const std::string good = image(
+      R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
+      8);
   for (size_t i = 0; i < good.size(); ++i) {
     for (int value = 0; value < 256; ++value) {
       std::string bad = good;

@@ -48,8 +48,8 @@ class DatasetTest : public ::testing::Test {
 };
 
 bool same(const Batch& a, const Batch& b) {
-  return a.rows == b.rows && a.ids == b.ids && a.labels == b.labels && a.positions == b.positions && a.segments == b.segments &&
-         a.valid_tokens == b.valid_tokens;
+  return a.rows == b.rows && a.ids == b.ids && a.labels == b.labels && a.positions == b.positions &&
+         a.segments == b.segments && a.valid_tokens == b.valid_tokens;
 }
 
 // All rows of a split in the order of the stream: training rows come permuted, so they are found by number.
@@ -70,7 +70,8 @@ void expect_rules(const Batch& batch, int64_t sequence_length) {
   EXPECT_EQ(batch.segments.front(), 0);
   EXPECT_EQ(batch.segments.back(), static_cast<int32_t>(total));
   for (int64_t row = 0; row < batch.rows; ++row)
-    EXPECT_TRUE(std::binary_search(batch.segments.begin(), batch.segments.end(), static_cast<int32_t>(row * sequence_length)))
+    EXPECT_TRUE(
+        std::binary_search(batch.segments.begin(), batch.segments.end(), static_cast<int32_t>(row * sequence_length)))
         << "row " << row << " does not begin a segment";
   int64_t valid = 0;
   for (size_t s = 0; s + 1 < batch.segments.size(); ++s) {
@@ -122,10 +123,12 @@ TEST(Packer, SegmentsGiveBackTheDocuments) {
     }
     for (int64_t row = 0; row <= rows.rows(); ++row) cuts.insert(static_cast<int32_t>(row * sequence_length));
     EXPECT_EQ(batch.segments, std::vector<int32_t>(cuts.begin(), cuts.end()));
-    for (int64_t i = 0; i < kept; ++i) ASSERT_EQ(batch.ids[static_cast<size_t>(i)], static_cast<uint8_t>(stream[static_cast<size_t>(i)]));
+    for (int64_t i = 0; i < kept; ++i)
+      ASSERT_EQ(batch.ids[static_cast<size_t>(i)], static_cast<uint8_t>(stream[static_cast<size_t>(i)]));
     EXPECT_EQ(rows.segments(), static_cast<int64_t>(cuts.size()) - 1);
     double squared = 0;
-    for (size_t s = 0; s + 1 < batch.segments.size(); ++s) squared += std::pow(batch.segments[s + 1] - batch.segments[s], 2);
+    for (size_t s = 0; s + 1 < batch.segments.size(); ++s)
+      squared += std::pow(batch.segments[s + 1] - batch.segments[s], 2);
     EXPECT_EQ(rows.squared_lengths(), squared);
   }
 }
@@ -196,7 +199,8 @@ TEST(Permutation, SpreadsElementsEvenly) {
   constexpr int kSeeds = 4000;
   for (const uint64_t element : {0u, 1u, 499u, 999u}) {
     int counts[8] = {};
-    for (int seed = 0; seed < kSeeds; ++seed) ++counts[Permutation(1000, static_cast<uint64_t>(seed), 0, 0)(element) / 125];
+    for (int seed = 0; seed < kSeeds; ++seed)
+      ++counts[Permutation(1000, static_cast<uint64_t>(seed), 0, 0)(element) / 125];
     double chi = 0;
     for (const int count : counts) chi += std::pow(count - kSeeds / 8.0, 2) / (kSeeds / 8.0);
     EXPECT_LT(chi, 29.9) << "element " << element;  // p = 0.0001
@@ -280,8 +284,10 @@ std::set<std::string> documents_in(const Dataset& data, Split split) {
     data.batch(split, row, 1, batch);
     for (size_t s = 0; s + 1 < batch.segments.size(); ++s) {
       std::string text;
-      for (int32_t i = batch.segments[s]; i < batch.segments[s + 1]; ++i) text += static_cast<char>(batch.ids[static_cast<size_t>(i)]);
-      if (const size_t colon = text.find(':'); colon != std::string::npos && text[0] != ':') found.insert(text.substr(0, colon));
+      for (int32_t i = batch.segments[s]; i < batch.segments[s + 1]; ++i)
+        text += static_cast<char>(batch.ids[static_cast<size_t>(i)]);
+      if (const size_t colon = text.find(':'); colon != std::string::npos && text[0] != ':')
+        found.insert(text.substr(0, colon));
     }
   }
   return found;
@@ -358,11 +364,13 @@ TEST_F(DatasetTest, RefusesWhatFillsNoRow) {
             config.train + ": training: 1 documents give 4 tokens, fewer than one row of 64 (data.sequence_length)");
   config = config_of(std::vector<std::string>(100, std::string(10, 'x')), 64);
   EXPECT_EQ(error_of(Exit::kInput, [&] { Dataset::load(config, 1); }),
-            config.train + ": validation (data.validation_fraction): 1 documents give 11 tokens, fewer than one row of 64 "
-                           "(data.sequence_length)");
+            config.train +
+                ": validation (data.validation_fraction): 1 documents give 11 tokens, fewer than one row of 64 "
+                "(data.sequence_length)");
   error_of(Exit::kUsage, [] { Dataset::load({}, 1); });
   config.train = folder_ / "none.txt";
-  EXPECT_EQ(error_of(Exit::kInput, [&] { Dataset::load(config, 1); }), config.train + ": cannot open: No such file or directory");
+  EXPECT_EQ(error_of(Exit::kInput, [&] { Dataset::load(config, 1); }),
+            config.train + ": cannot open: No such file or directory");
 }
 
 }  // namespace

@@ -77,7 +77,8 @@ TEST_F(ReadersTest, LimitsAreCounted) {
 }
 
 TEST_F(ReadersTest, JsonLines) {
-  const std::string path = file("a.jsonl", "{\"text\": \"one\\n\\u00e9\", \"meta\": {\"a\": [1]}}\n\n  {\"text\": \"\"}\r\n{\"text\":\"two\"}");
+  const std::string path = file(
+      "a.jsonl", "{\"text\": \"one\\n\\u00e9\", \"meta\": {\"a\": [1]}}\n\n  {\"text\": \"\"}\r\n{\"text\":\"two\"}");
   const Documents documents = read_documents(path, config_);
   EXPECT_EQ(list(documents), (std::vector<std::string>{"one\n\xc3\xa9", "two"}));
   EXPECT_EQ(documents.empty, 1);
@@ -109,8 +110,9 @@ TEST_F(ReadersTest, BadJsonLinesNameTheLine) {
 
 TEST_F(ReadersTest, AByteZeroInTextIsRefused) {
   const std::string path = file("a.txt", std::string("fine\n\nb\0c", 9));
-  EXPECT_EQ(refusal(path),
-            path + ":3: holds a byte 0 (byte 1 of the document), which separates documents; is this UTF-16 or no text?");
+  EXPECT_EQ(
+      refusal(path),
+      path + ":3: holds a byte 0 (byte 1 of the document), which separates documents; is this UTF-16 or no text?");
 }
 
 TEST_F(ReadersTest, PackedInputUnpacks) {
@@ -123,8 +125,10 @@ TEST_F(ReadersTest, PackedInputUnpacks) {
   EXPECT_EQ(list(read_documents(file("a.txt.zst", zstd(text)), config_)), expected);
   // Members and frames end to end.
   const size_t half = text.size() / 2;
-  EXPECT_EQ(list(read_documents(file("b.txt.gz", gzip(text.substr(0, half)) + gzip(text.substr(half))), config_)), expected);
-  EXPECT_EQ(list(read_documents(file("b.txt.zst", zstd(text.substr(0, half)) + zstd(text.substr(half))), config_)), expected);
+  EXPECT_EQ(list(read_documents(file("b.txt.gz", gzip(text.substr(0, half)) + gzip(text.substr(half))), config_)),
+            expected);
+  EXPECT_EQ(list(read_documents(file("b.txt.zst", zstd(text.substr(0, half)) + zstd(text.substr(half))), config_)),
+            expected);
 }
 
 TEST_F(ReadersTest, DamagedPackedInputIsRefused) {
@@ -178,7 +182,9 @@ TEST_F(ReadersTest, ADictDatabase) {
   const std::string path = file("t.index", "00-database-info\tA\tU\nabc\tV\tb\nabc again\tV\tb\nsecond\tx\tM\n");
   file("t.dict.dz", gzip(data));
   for (const std::string name : {"t.index", "t.dict.dz", "t.dict"})
-    EXPECT_EQ(list(read_documents(folder_ / name, config_)), (std::vector<std::string>{"Abc, n. A thing.", "Second entry"})) << name;
+    EXPECT_EQ(list(read_documents(folder_ / name, config_)),
+              (std::vector<std::string>{"Abc, n. A thing.", "Second entry"}))
+        << name;
   config_.dictd_text = "layout";
   EXPECT_EQ(list(read_documents(path, config_))[0], "Abc \\Ab\"c\\, n. A thing.");
   config_.dictd_text = "raw";
@@ -193,12 +199,15 @@ TEST_F(ReadersTest, ADictDatabase) {
 }
 
 TEST(DictdProse, ReadsAsEnglish) {
-  EXPECT_EQ(dictd_prose("Larva \\Lar\"va\\ (l[aum]r\"v[.a]), n.; pl. L. {Larv[ae]}\n   (l[aum]r\"v[ae]), E. {Larvas}. [L. larva\n"
-                        "   ghost, specter, mask.]\n   1. (Zool.) Any young insect from the time that it hatches\n"
-                        "      from the egg.\n      [1913 Webster]\n\n   2. The early form of any animal. [Obs.]\n"
-                        "      [1913 Webster] Larvacea\n\n"),
-            "Larva, n.; pl. L. Larvae (larvae), E. Larvas. 1. (Zool.) Any young insect from the time that it hatches from the "
-            "egg.\n2. The early form of any animal.");
+  EXPECT_EQ(
+      dictd_prose(
+          "Larva \\Lar\"va\\ (l[aum]r\"v[.a]), n.; pl. L. {Larv[ae]}\n   (l[aum]r\"v[ae]), E. {Larvas}. [L. larva\n"
+          "   ghost, specter, mask.]\n   1. (Zool.) Any young insect from the time that it hatches\n"
+          "      from the egg.\n      [1913 Webster]\n\n   2. The early form of any animal. [Obs.]\n"
+          "      [1913 Webster] Larvacea\n\n"),
+      "Larva, n.; pl. L. Larvae (larvae), E. Larvas. 1. (Zool.) Any young insect from the time that it hatches from "
+      "the "
+      "egg.\n2. The early form of any animal.");
   EXPECT_EQ(dictd_prose("Suave, a. Bland. -- {Suave\"ly}, adv. -- Ex*pan\"sive*ly, adv."),
             "Suave, a. Bland. -- Suavely, adv. -- Expansively, adv.");
   EXPECT_EQ(dictd_prose("fa[,c]ade, na[\"i]ve, co[\"o]perate, [thorn]orn, [=oo]ze, cr[^e]pe [R.]"),

@@ -14,14 +14,16 @@ struct Spelling {
 };
 // Bracketed names of letters and signs in GCIDE.
 constexpr Spelling kNamed[] = {
-    {"ae", "ae"},     {"oe", "oe"},       {"AE", "Ae"},     {"aum", "a"},     {"imac", "i"},    {"asl", "a"},
-    {"udd", "u"},     {"thorn", "th"},    {"th", "th"},     {"eth", "th"},    {"yogh", "gh"},   {"ng", "ng"},
-    {"dsdot", "d"},   {"lsdot", "l"},     {"zdot", "z"},    {"mdot", "m"},    {"alpha", "alpha"}, {"beta", "beta"},
-    {"gamma", "gamma"}, {"delta", "delta"}, {"Delta", "Delta"}, {"theta", "theta"}, {"phi", "phi"}, {"pi", "pi"},
-    {"deg", " degrees"}, {"sect", "section "}, {"min", " minutes"}, {"times", "times"},
+    {"ae", "ae"},         {"oe", "oe"},        {"AE", "Ae"},       {"aum", "a"},       {"imac", "i"},
+    {"asl", "a"},         {"udd", "u"},        {"thorn", "th"},    {"th", "th"},       {"eth", "th"},
+    {"yogh", "gh"},       {"ng", "ng"},        {"dsdot", "d"},     {"lsdot", "l"},     {"zdot", "z"},
+    {"mdot", "m"},        {"alpha", "alpha"},  {"beta", "beta"},   {"gamma", "gamma"}, {"delta", "delta"},
+    {"Delta", "Delta"},   {"theta", "theta"},  {"phi", "phi"},     {"pi", "pi"},       {"deg", " degrees"},
+    {"sect", "section "}, {"min", " minutes"}, {"times", "times"},
 };
 
-// The plain letters for what stands between [ and ]: a mark and one or two letters ([=a], ["o], [.a], [=oo]), letters and ^
+// The plain letters for what stands between [ and ]: a mark and one or two letters ([=a], ["o], [.a], [=oo]), letters
+// and ^
 // ([a^], [oo^]), or a name; "" for every other bracket.
 std::string_view accent_code(std::string_view inside) {
   for (const Spelling& spelling : kNamed)

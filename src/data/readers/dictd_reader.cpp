@@ -70,8 +70,8 @@ std::vector<Entry> read_index(const InputText& index, const std::string& path, u
         !parse_digits(line.substr(second + 1, line.find('\t', second + 1) - second - 1), entry.length))
       fail(Exit::kInput, "{}:{}: expected headword, offset and length in base64 digits, parted by tabs", path, number);
     if (entry.offset > data_size || entry.length > data_size - entry.offset)
-      fail(Exit::kInput, "{}:{}: entry of {} bytes at {} passes the end of the data ({} bytes)", path, number, entry.length,
-           entry.offset, data_size);
+      fail(Exit::kInput, "{}:{}: entry of {} bytes at {} passes the end of the data ({} bytes)", path, number,
+           entry.length, entry.offset, data_size);
     entries.push_back(entry);
   }
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
