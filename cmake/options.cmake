@@ -3,7 +3,7 @@ add_library(mantissa_options INTERFACE)
 target_include_directories(mantissa_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
 # Numerics are exact: no contraction into fma but where the code says so, no fast-math.
 target_compile_options(mantissa_options INTERFACE -ffp-contract=off -fno-math-errno -fno-trapping-math
-  -Wall -Wextra -Wshadow -Wpointer-arith -Wno-unknown-pragmas -Wno-missing-field-initializers)
+  -Wall -Wextra -Wshadow -Wpointer-arith -Wno-unknown-pragmas -Wno-missing-field-initializers -Wno-restrict)
 if(MANTISSA_WARNINGS_AS_ERRORS)
   target_compile_options(mantissa_options INTERFACE -Werror)
 endif()

@@ -135,8 +135,8 @@ std::vector<Case> cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Recipes, SameBits, testing::ValuesIn(cases()), [](const auto& info) {
-  std::string name = info.param.arch + "_" + info.param.recipe + "_" + info.param.weights + "_" + info.param.scope;
+INSTANTIATE_TEST_SUITE_P(Recipes, SameBits, testing::ValuesIn(cases()), [](const auto& test) {
+  std::string name = test.param.arch + "_" + test.param.recipe + "_" + test.param.weights + "_" + test.param.scope;
   for (char& c : name)
     if (!isalnum(static_cast<unsigned char>(c))) c = '_';
   return name;
@@ -153,20 +153,21 @@ TEST(Scopes, FusedNormChangesOnlyDelayedScaling) {
     const Trace fused = train("qwen3", p, {});
     const bool delayed = recipe.make(p.options, {"x", 16, 16, 0})->input_spec(Producer::kFusedNorm).unrounded;
     EXPECT_EQ(delayed, apart.losses != fused.losses) << recipe.name;
-    EXPECT_NEAR(apart.losses.back(), fused.losses.back(), 0.02 * apart.losses.back()) << recipe.name;
+    EXPECT_NEAR(apart.losses.back(), fused.losses.back(), 0.05 * (apart.losses.front() - apart.losses.back())) << recipe.name;
   }
 }
 
-// The low-precision runs follow the FP32 run.
+// The low-precision runs learn what the FP32 run learns: losses apart by less than a share of what three steps gained.
 TEST(Recipes, TrainLikeFp32) {
   PrecisionConfig p;
   p.recipe = "fp32";
   const Trace exact = train("qwen3", p, {});
+  const double gained = exact.losses.front() - exact.losses.back();
   for (const RecipeEntry& recipe : recipe_table()) {
     p.recipe = recipe.name, p.scope = "linear+logits";
     const Trace trace = train("qwen3", p, {});
     for (size_t i = 0; i < trace.losses.size(); ++i)
-      EXPECT_NEAR(trace.losses[i], exact.losses[i], (recipe.bits == 4 ? 0.08 : 0.02) * exact.losses[i]) << recipe.name << " step " << i;
+      EXPECT_NEAR(trace.losses[i], exact.losses[i], (recipe.bits == 4 ? 0.2 : 0.05) * gained) << recipe.name << " step " << i;
   }
 }
 
