@@ -1,5 +1,5 @@
-// Attention, RoPE and QK-norm of a training step. Items are tokens; GFLOP/s count the causal triangle alone: forward 4 D
-// FLOPs a pair of tokens and head, backward 2.5 times that.
+// Attention, RoPE and QK-norm of a training step. Items are tokens; GFLOP/s count the causal triangle alone: forward 4
+// D FLOPs a pair of tokens and head, backward 2.5 times that.
 #include <benchmark/benchmark.h>
 
 #include <cmath>

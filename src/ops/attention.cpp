@@ -23,8 +23,8 @@ void check_args(const char* op, const ConstTensor& qkv, const ConstTensor& out, 
     fail(Exit::kInternal, "{}: segments is {}, expected i32[S+1]", op, segments.str());
   const auto* s = static_cast<const int32_t*>(segments.data);
   const int64_t count = segments.dim(0) - 1;
-  check(s[0] == 0 && s[count] == tokens, "{}: segments go from {} to {}, expected 0 to {} (T of qkv)", op, s[0], s[count],
-        tokens);
+  check(s[0] == 0 && s[count] == tokens, "{}: segments go from {} to {}, expected 0 to {} (T of qkv)", op, s[0],
+        s[count], tokens);
   for (int64_t i = 0; i < count; ++i)
     check(s[i] <= s[i + 1], "{}: segments[{}] is {}, after {}: expected ascending offsets", op, i + 1, s[i + 1], s[i]);
 }
@@ -32,8 +32,12 @@ void check_args(const char* op, const ConstTensor& qkv, const ConstTensor& out, 
 template <class E>
 AttentionJob<E> job_of(const Exec& exec, const ConstTensor& qkv, const ConstTensor& segments, const HeadLayout& layout,
                        float scale) {
-  return {.qkv = qkv.as<E>(), .segments = segments.as<int32_t>(), .segment_count = segments.dim(0) - 1,
-          .tokens = qkv.rows(), .layout = layout, .scale = scale,
+  return {.qkv = qkv.as<E>(),
+          .segments = segments.as<int32_t>(),
+          .segment_count = segments.dim(0) - 1,
+          .tokens = qkv.rows(),
+          .layout = layout,
+          .scale = scale,
           .kernel = &tile_kernel(exec, qkv.dtype == DType::kBF16 ? GemmMath::kBF16 : GemmMath::kF32)};
 }
 

@@ -8,14 +8,15 @@
 namespace mantissa {
 namespace {
 
-constexpr int64_t kGrain = 16;               // tokens
-constexpr int64_t kWeightGradTokens = 256;   // tokens of one partial sum of the weight gradients
+constexpr int64_t kGrain = 16;              // tokens
+constexpr int64_t kWeightGradTokens = 256;  // tokens of one partial sum of the weight gradients
 constexpr int64_t kWeightGradPartials = 1024;
 
 void check_layout(const char* op, const HeadLayout& layout) {
   check(layout.kv_heads > 0 && layout.heads > 0 && layout.heads % layout.kv_heads == 0,
         "{}: {} heads, expected a multiple of {} kv heads", op, layout.heads, layout.kv_heads);
-  check(layout.head_dim > 0 && layout.head_dim % 2 == 0, "{}: head_dim is {}, expected an even number", op, layout.head_dim);
+  check(layout.head_dim > 0 && layout.head_dim % 2 == 0, "{}: head_dim is {}, expected an even number", op,
+        layout.head_dim);
 }
 
 void check_args(const char* op, const ConstTensor& y, const ConstTensor& x, const ConstTensor& cos_sin,
@@ -44,13 +45,16 @@ void check_norm(const char* op, const ConstTensor& x, const ConstTensor& rstd, c
 template <class E>
 RopeJob<E> job_of(const Tensor& y, const ConstTensor& x, const ConstTensor& cos_sin, const ConstTensor& positions,
                   const HeadLayout& layout) {
-  return {.layout = layout, .cos_sin = cos_sin.as<float>(), .positions = positions.as<int32_t>(), .y = y.as<E>(),
+  return {.layout = layout,
+          .cos_sin = cos_sin.as<float>(),
+          .positions = positions.as<int32_t>(),
+          .y = y.as<E>(),
           .x = x.as<E>()};
 }
 
 template <class E>
-void run_rope(Exec& exec, const Tensor& y, const ConstTensor& x, const ConstTensor& cos_sin, const ConstTensor& positions,
-              const HeadLayout& layout, bool inverse) {
+void run_rope(Exec& exec, const Tensor& y, const ConstTensor& x, const ConstTensor& cos_sin,
+              const ConstTensor& positions, const HeadLayout& layout, bool inverse) {
   RopeJob<E> job = job_of<E>(y, x, cos_sin, positions, layout);
   if (inverse) job.dy = job.x;
   parallel_for(x.rows(), kGrain,
@@ -93,7 +97,8 @@ void run_norm_bwd(Exec& exec, RopeJob<E> job, const Tensor& dq_weight, const Ten
 
 }  // namespace
 
-void rope_fwd(Exec& exec, Tensor y, ConstTensor x, ConstTensor cos_sin, ConstTensor positions, const HeadLayout& layout) {
+void rope_fwd(Exec& exec, Tensor y, ConstTensor x, ConstTensor cos_sin, ConstTensor positions,
+              const HeadLayout& layout) {
   check_args("rope_fwd", y, x, cos_sin, positions, layout);
   if (x.dtype == DType::kBF16)
     run_rope<bf16>(exec, y, x, cos_sin, positions, layout, false);
@@ -101,7 +106,8 @@ void rope_fwd(Exec& exec, Tensor y, ConstTensor x, ConstTensor cos_sin, ConstTen
     run_rope<float>(exec, y, x, cos_sin, positions, layout, false);
 }
 
-void rope_bwd(Exec& exec, Tensor dx, ConstTensor dy, ConstTensor cos_sin, ConstTensor positions, const HeadLayout& layout) {
+void rope_bwd(Exec& exec, Tensor dx, ConstTensor dy, ConstTensor cos_sin, ConstTensor positions,
+              const HeadLayout& layout) {
   check_args("rope_bwd", dx, dy, cos_sin, positions, layout);
   if (dy.dtype == DType::kBF16)
     run_rope<bf16>(exec, dx, dy, cos_sin, positions, layout, true);

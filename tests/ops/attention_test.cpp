@@ -47,8 +47,8 @@ const Case kCases[] = {
     {"head_dim_256", {2, 1, 256}, {90, 129}},
     {"head_dim_6", {2, 1, 6}, {40, 9}},
     {"two_forward_panels", {2, 1, 16}, {600, 30}},
-    {"two_backward_panels", {1, 1, 256}, {1100}},
-    {"two_backward_panels_in_f32", {3, 1, 256}, {700}},
+    {"two_backward_panels", {1, 1, 256}, {1040}},
+    {"two_backward_panels_in_f32", {2, 1, 256}, {660}},
 };
 
 struct Inputs {
@@ -97,11 +97,13 @@ Reference reference_of(const Case& c, const Inputs& in) {
         for (size_t j = 0; j < p.size(); ++j) p[j] /= sum, mean += p[j] * dp[j];
         r.lse[static_cast<size_t>(h * tokens + i)] = std::log(sum);
         for (int64_t j = begin; j <= i; ++j) {
-          const double pj = p[static_cast<size_t>(j - begin)], ds = scale * pj * (dp[static_cast<size_t>(j - begin)] - mean);
+          const double pj = p[static_cast<size_t>(j - begin)],
+                       ds = scale * pj * (dp[static_cast<size_t>(j - begin)] - mean);
           for (int64_t d = 0; d < dim; ++d) {
             r.out[static_cast<size_t>(i * c.out_cols() + h * dim + d)] +=
                 pj * in.qkv[static_cast<size_t>(j * cols + v_col + d)];
-            r.dqkv[static_cast<size_t>(i * cols + h * dim + d)] += ds * in.qkv[static_cast<size_t>(j * cols + k_col + d)];
+            r.dqkv[static_cast<size_t>(i * cols + h * dim + d)] +=
+                ds * in.qkv[static_cast<size_t>(j * cols + k_col + d)];
             r.dqkv[static_cast<size_t>(j * cols + k_col + d)] += ds * q[d];
             r.dqkv[static_cast<size_t>(j * cols + v_col + d)] += pj * dout[d];
           }
@@ -145,10 +147,17 @@ Result run_on(Exec& exec, const TileKernel& kernel, const Case& c, const Inputs&
   std::vector<bf16> out(dout.size(), bf16{0x7fc0}), dqkv(qkv.size(), bf16{0x7fc0});
   Result r;
   r.lse.assign(static_cast<size_t>(c.layout.heads * tokens), NAN);
-  AttentionJob<bf16> job{.qkv = qkv.data(), .segments = segments.data(),
-                         .segment_count = static_cast<int64_t>(segments.size()) - 1, .tokens = tokens,
-                         .layout = c.layout, .scale = c.scale(), .kernel = &kernel, .out = out.data(), .lse = r.lse.data(),
-                         .dout = dout.data(), .dqkv = dqkv.data()};
+  AttentionJob<bf16> job{.qkv = qkv.data(),
+                         .segments = segments.data(),
+                         .segment_count = static_cast<int64_t>(segments.size()) - 1,
+                         .tokens = tokens,
+                         .layout = c.layout,
+                         .scale = c.scale(),
+                         .kernel = &kernel,
+                         .out = out.data(),
+                         .lse = r.lse.data(),
+                         .dout = dout.data(),
+                         .dqkv = dqkv.data()};
   EXPECT_TRUE(MANTISSA_CPU_CALL(exec, attention_fwd, exec, job));
   EXPECT_TRUE(MANTISSA_CPU_CALL(exec, attention_bwd, exec, job));
   r.out = test::to_float(out), r.dqkv = test::to_float(dqkv);
@@ -166,7 +175,7 @@ std::vector<Isa> isas() {
 std::vector<const TileKernel*> kernels(const Exec& exec) {
   std::vector<const TileKernel*> all;
   for (const GemmCandidate& candidate : gemm_candidates())
-    if (candidate.engine && candidate.missing(exec).empty()) all.push_back(&candidate.engine->tiles);
+    if (candidate.engine && std::string(candidate.missing(exec)).empty()) all.push_back(&candidate.engine->tiles);
   return all;
 }
 

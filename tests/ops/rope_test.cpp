@@ -30,7 +30,8 @@ struct Problem {
     for (int64_t p = 0; p < n; ++p)
       for (int part = 0; part < 2; ++part)
         for (int64_t i = 0; i < half; ++i) {
-          const double angle = static_cast<double>(p) * std::pow(10000.0, -static_cast<double>(i) / static_cast<double>(half));
+          const double angle =
+              static_cast<double>(p) * std::pow(10000.0, -static_cast<double>(i) / static_cast<double>(half));
           cos_sin.push_back(static_cast<float>(part ? std::sin(angle) : std::cos(angle)));
         }
     for (int64_t t = 0; t < n; ++t) positions.push_back(static_cast<int32_t>(t < n / 3 ? t : t - n / 3));
@@ -68,7 +69,8 @@ Result run(Exec& exec, const Problem& p, bool norm, Storage storage) {
     else
       return test::to_float(v);
   };
-  std::vector<E> x = cast(p.x), dy = cast(p.dy), y(x.size()), dx(x.size()), qw = cast(p.q_weight), kw = cast(p.k_weight);
+  std::vector<E> x = cast(p.x), dy = cast(p.dy), y(x.size()), dx(x.size()), qw = cast(p.q_weight),
+                 kw = cast(p.k_weight);
   std::vector<float> rstd(static_cast<size_t>(p.tokens * (p.layout.heads + p.layout.kv_heads)));
   std::vector<float> dqw(static_cast<size_t>(p.layout.head_dim), 1.0f), dkw = dqw;
   const bool in_place = storage == Storage::kInPlace;
@@ -107,7 +109,8 @@ std::vector<double> reference(const Problem& p, bool norm) {
         for (double v : n) squares += v * v;
         const auto& weight = h < p.layout.heads ? p.q_weight : p.k_weight;
         for (int64_t i = 0; i < dim; ++i)
-          n[static_cast<size_t>(i)] *= weight[static_cast<size_t>(i)] / std::sqrt(squares / static_cast<double>(dim) + double{kEps});
+          n[static_cast<size_t>(i)] *=
+              weight[static_cast<size_t>(i)] / std::sqrt(squares / static_cast<double>(dim) + double{kEps});
       }
       for (int64_t i = 0; i < dim; ++i) {
         const double turned = i < half ? -n[static_cast<size_t>(i + half)] : n[static_cast<size_t>(i - half)];

@@ -24,12 +24,13 @@ bool forward(Exec& exec, const AttentionJob<E>& job) {
                    [&](std::byte* scratch, const Unit& unit) { forward_unit<Cell>(scratch, job, unit); });
 }
 
-// A segment whose keys fit a panel is one unit a kv head; a longer one is cut: panels of keys for dK and dV, then chunks of
-// queries for dQ, which compute the scores again.
+// A segment whose keys fit a panel is one unit a kv head; a longer one is cut: panels of keys for dK and dV, then
+// chunks of queries for dQ, which compute the scores again.
 template <class Cell, class E>
 bool backward(Exec& exec, const AttentionJob<E>& job) {
   const int64_t depth = round_up(job.layout.head_dim, kSpan<Cell>), panel = Backward<Cell, E>::panel_keys(depth);
-  const int64_t group = job.layout.heads / job.layout.kv_heads, chunk = chunk_queries(min_of(kMaxLaneHeads, group), depth);
+  const int64_t group = job.layout.heads / job.layout.kv_heads,
+                chunk = chunk_queries(min_of(kMaxLaneHeads, group), depth);
   const auto length_of = [&](int64_t s) { return int64_t{job.segments[s + 1]} - job.segments[s]; };
   const auto panels_of = [&](int64_t length) { return (length + panel - 1) / panel; };
   const auto each = [&](auto&& emit) {

@@ -1,6 +1,6 @@
 // Blocked attention, Dao 2023 (FlashAttention-2), with the scores transposed: keys are rows, queries of all heads that
-// share a kv head are lanes. Softmax then runs down the rows without sums across lanes, and in backward the probabilities
-// and their gradients come out along the queries, as the products for dK and dV contract them.
+// share a kv head are lanes. Softmax then runs down the rows without sums across lanes, and in backward the
+// probabilities and their gradients come out along the queries, as the products for dK and dV contract them.
 #pragma once
 
 #include "ops/cpu/attention_softmax.h"
@@ -15,10 +15,15 @@ struct SegmentView {
   const E* rows;
 
   SegmentView(const AttentionJob<E>& job, int64_t index, int64_t kv_head)
-      : token(job.segments[index]), length(job.segments[index + 1] - token), cols(job.layout.qkv_cols()),
-        out_cols(job.layout.heads * job.layout.head_dim), dim(job.layout.head_dim),
-        group(job.layout.heads / job.layout.kv_heads), k((job.layout.heads + kv_head) * dim),
-        v(k + job.layout.kv_heads * dim), rows(job.qkv + token * cols) {}
+      : token(job.segments[index]),
+        length(job.segments[index + 1] - token),
+        cols(job.layout.qkv_cols()),
+        out_cols(job.layout.heads * job.layout.head_dim),
+        dim(job.layout.head_dim),
+        group(job.layout.heads / job.layout.kv_heads),
+        k((job.layout.heads + kv_head) * dim),
+        v(k + job.layout.kv_heads * dim),
+        rows(job.qkv + token * cols) {}
 };
 
 // c[16 m, 16 n] (+)= left · rightᵀ over k_tiles tiles; left starts at panel (and tile) given, right at its first.
@@ -27,9 +32,15 @@ struct Multiplier {
 
   void operator()(float* c, int64_t c_stride, const Panels& left, int64_t panel, int64_t tile, const Panels& right,
                   int64_t m, int64_t n, int64_t k_tiles, bool accumulate) const {
-    kernel.multiply({.left = left.tile(panel, tile), .left_stride = left.k_tiles * kTileBytes,
-                     .right = right.tile(0, 0), .right_stride = right.k_tiles * kTileBytes, .c = c, .c_stride = c_stride,
-                     .left_panels = static_cast<int>(m / 16), .right_panels = static_cast<int>(n / 16), .k_tiles = k_tiles,
+    kernel.multiply({.left = left.tile(panel, tile),
+                     .left_stride = left.k_tiles * kTileBytes,
+                     .right = right.tile(0, 0),
+                     .right_stride = right.k_tiles * kTileBytes,
+                     .c = c,
+                     .c_stride = c_stride,
+                     .left_panels = static_cast<int>(m / 16),
+                     .right_panels = static_cast<int>(n / 16),
+                     .k_tiles = k_tiles,
                      .accumulate = accumulate});
   }
 };
@@ -39,7 +50,8 @@ template <class Cell, class E>
 void stage_lanes(Cell* rows, int64_t depth, const Lanes& q, const E* x, int64_t stride, int64_t dim) {
   for (int64_t h = 0; h < q.heads; ++h) {
     const int64_t lane = h * q.width, width = h + 1 < q.heads ? q.width : q.lanes - lane;
-    stage_rows(rows + lane * depth, depth, x + q.begin * stride + (q.first_head + h) * dim, stride, q.count, width, dim);
+    stage_rows(rows + lane * depth, depth, x + q.begin * stride + (q.first_head + h) * dim, stride, q.count, width,
+               dim);
   }
 }
 
@@ -57,15 +69,15 @@ void forward_unit(std::byte* memory, const AttentionJob<E>& job, const Unit& uni
 
   Scratch scratch(memory);
   Cell* rows = scratch.take<Cell>(kMaxLanes * depth);
-  const Panels keys = take_panels<Cell>(scratch, kPanelKeys, depth);     // left, outer keys
-  const Panels values = take_panels<Cell>(scratch, depth, kPanelKeys);   // left, outer D
-  const Panels queries = take_panels<Cell>(scratch, lanes, depth);       // right, outer lanes
-  const Panels weights = take_panels<Cell>(scratch, lanes, kKeyBlock);   // right, outer lanes
-  float* scores = scratch.take<float>(kKeyBlock * lanes);                // [keys, lanes]
+  const Panels keys = take_panels<Cell>(scratch, kPanelKeys, depth);    // left, outer keys
+  const Panels values = take_panels<Cell>(scratch, depth, kPanelKeys);  // left, outer D
+  const Panels queries = take_panels<Cell>(scratch, lanes, depth);      // right, outer lanes
+  const Panels weights = take_panels<Cell>(scratch, lanes, kKeyBlock);  // right, outer lanes
+  float* scores = scratch.take<float>(kKeyBlock * lanes);               // [keys, lanes]
   float* alpha = scratch.take<float>(lanes);
   float* max = scratch.take<float>(blocks * lanes);
   float* sum = scratch.take<float>(blocks * lanes);
-  float* output = scratch.take<float>(blocks * depth * lanes);           // [D, lanes] of each block
+  float* output = scratch.take<float>(blocks * depth * lanes);  // [D, lanes] of each block
 
   for (int64_t panel = 0; panel < last; panel += kPanelKeys) {
     const int64_t panel_end = min_of(panel + kPanelKeys, last);
@@ -97,7 +109,8 @@ void forward_unit(std::byte* memory, const AttentionJob<E>& job, const Unit& uni
       for (int64_t i = 0; i < q.lanes; ++i) alpha[i] = 1.0f / l[i];
       for (int64_t h = 0; h < heads; ++h) {
         const int64_t head = unit.head + h, token = s.token + q.begin, lane = h * q.width;
-        store_lanes(job.out + token * s.out_cols + head * s.dim, s.out_cols, o + lane, q.lanes, q.count, s.dim, alpha + lane);
+        store_lanes(job.out + token * s.out_cols + head * s.dim, s.out_cols, o + lane, q.lanes, q.count, s.dim,
+                    alpha + lane);
         for (int64_t i = 0; i < q.count; ++i)
           job.lse[head * job.tokens + token + i] = m[lane + i] * job.scale + __builtin_logf(l[lane + i]);
       }
@@ -113,13 +126,18 @@ class Backward {
  public:
   // Keys whose operands and gradients fit beside the buffers of one block.
   static int64_t panel_keys(int64_t depth) {
-    const int64_t block = 5 * depth * kMaxLanes * kCell + kKeyBlock * kMaxLanes * (8 + 3 * kCell) + depth * kMaxLanes * 4;
+    const int64_t block =
+        5 * depth * kMaxLanes * kCell + kKeyBlock * kMaxLanes * (8 + 3 * kCell) + depth * kMaxLanes * 4;
     return (Exec::kThreadScratch - block - 16384) / (3 * depth * kCell + 2 * depth * 4) / kKeyBlock * kKeyBlock;
   }
 
   Backward(std::byte* memory, const AttentionJob<E>& job, const Unit& unit)
-      : job_(job), s_(job, unit.segment, unit.head), multiply_{*job.kernel}, first_head_(unit.head * s_.group),
-        depth_(round_up(s_.dim, kPad)), panel_(min_of(panel_keys(depth_), round_up(s_.length, kKeyBlock))) {
+      : job_(job),
+        s_(job, unit.segment, unit.head),
+        multiply_{*job.kernel},
+        first_head_(unit.head * s_.group),
+        depth_(round_up(s_.dim, kPad)),
+        panel_(min_of(panel_keys(depth_), round_up(s_.length, kKeyBlock))) {
     Scratch scratch(memory);
     rows_ = scratch.take<Cell>(kMaxLanes * depth_);
     queries_ = take_panels<Cell>(scratch, kMaxLanes, depth_);
@@ -212,7 +230,8 @@ class Backward {
       }
   }
 
-  // The packed queries against the packed keys [first, last): adds to dK and dV, and to dQ, which starts anew if `fresh`.
+  // The packed queries against the packed keys [first, last): adds to dK and dV, and to dQ, which starts anew if
+  // `fresh`.
   void multiply_blocks(const Lanes& q, int64_t first, int64_t last, bool want_keys, float* dquery, bool fresh) {
     const int64_t end = min_of(last, q.begin + q.count), lanes = q.lanes;
     for (int64_t key = first; key < end; key += kKeyBlock) {
@@ -220,7 +239,8 @@ class Backward {
       multiply_(scores_, lanes, keys_, row / 16, 0, queries_, count, lanes, depth_ / kPad, false);
       if (key + count > q.begin) mask_future(scores_, q, key, count);
       multiply_(dweights_, lanes, values_, row / 16, 0, douts_, count, lanes, depth_ / kPad, false);
-      gradient_block<Cell>(weights_, dscores_, dscores_right_, scores_, dweights_, lse_, delta_, lanes, count, job_.scale);
+      gradient_block<Cell>(weights_, dscores_, dscores_right_, scores_, dweights_, lse_, delta_, lanes, count,
+                           job_.scale);
       if (want_keys) {
         multiply_(dvalues_ + row * depth_, depth_, weights_, 0, 0, dout_columns_, count, depth_, lanes / kPad, true);
         multiply_(dkeys_ + row * depth_, depth_, dscores_, 0, 0, query_columns_, count, depth_, lanes / kPad, true);
@@ -241,17 +261,17 @@ class Backward {
   const SegmentView<E> s_;
   const Multiplier multiply_;
   const int64_t first_head_, depth_, panel_;  // panel_: keys that are packed at once
-  Cell* rows_;                           // staging
-  Panels queries_, douts_;               // right, outer lanes, K along D
-  Panels query_columns_, dout_columns_;  // right, outer D, K along lanes
-  Panels weights_, dscores_;             // left, outer keys, K along lanes
-  Panels dscores_right_;                 // right, outer lanes, K along keys
-  Panels keys_, values_;                 // left, outer keys, K along D
-  Panels key_columns_;                   // left, outer D, K along keys
-  float *scores_, *dweights_;            // [keys, lanes]
-  float* dquery_;                        // [D, lanes]
-  float *dkeys_, *dvalues_;              // [panel, D]
-  float *lse_, *delta_, *factor_;        // [lanes]
+  Cell* rows_;                                // staging
+  Panels queries_, douts_;                    // right, outer lanes, K along D
+  Panels query_columns_, dout_columns_;       // right, outer D, K along lanes
+  Panels weights_, dscores_;                  // left, outer keys, K along lanes
+  Panels dscores_right_;                      // right, outer lanes, K along keys
+  Panels keys_, values_;                      // left, outer keys, K along D
+  Panels key_columns_;                        // left, outer D, K along keys
+  float *scores_, *dweights_;                 // [keys, lanes]
+  float* dquery_;                             // [D, lanes]
+  float *dkeys_, *dvalues_;                   // [panel, D]
+  float *lse_, *delta_, *factor_;             // [lanes]
 };
 
 }  // namespace mantissa::MANTISSA_ISA_NS

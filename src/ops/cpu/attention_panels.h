@@ -85,7 +85,8 @@ void pack_right_columns(const Panels& p, const Cell* rows, int64_t depth, int64_
 
 // to[count, dim] in rows of `stride` elements = factor[l] from[d, l] for lanes l; `from` has `lanes` columns.
 template <class E>
-void store_lanes(E* to, int64_t stride, const float* from, int64_t lanes, int64_t count, int64_t dim, const float* factor) {
+void store_lanes(E* to, int64_t stride, const float* from, int64_t lanes, int64_t count, int64_t dim,
+                 const float* factor) {
   alignas(64) uint32_t turned[16 * 16];
   for (int64_t l = 0; l < count; l += 16)
     for (int64_t d = 0; d < dim; d += 16) {
@@ -94,7 +95,8 @@ void store_lanes(E* to, int64_t stride, const float* from, int64_t lanes, int64_
       for (int64_t r = 0; r < rows; ++r) {
         E* row = to + (l + r) * stride + d;
 #pragma omp simd
-        for (int64_t c = 0; c < cols; ++c) row[c] = from_float<E>(factor[l + r] * std::bit_cast<float>(turned[r * 16 + c]));
+        for (int64_t c = 0; c < cols; ++c)
+          row[c] = from_float<E>(factor[l + r] * std::bit_cast<float>(turned[r * 16 + c]));
       }
     }
 }

@@ -55,8 +55,12 @@ struct Lanes {
   int64_t lanes;              // of all heads, padded to `granule`
 
   Lanes(int64_t head, int64_t head_count, int64_t first, int64_t end, int64_t granule)
-      : first_head(head), heads(head_count), begin(first), count(min_of(query_block(head_count), end - first)),
-        width(round_up(count, 16)), lanes(round_up(heads * width, granule)) {}
+      : first_head(head),
+        heads(head_count),
+        begin(first),
+        count(min_of(query_block(head_count), end - first)),
+        width(round_up(count, 16)),
+        lanes(round_up(heads * width, granule)) {}
 };
 
 // Scores [keys, lanes] of keys that lie after the lane's query become -Inf.
@@ -75,7 +79,9 @@ template <class Each, class Run>
 bool run_units(Exec& exec, const TileKernel& kernel, Each&& each, Run&& run) {
   constexpr int kClasses = 64;
   int64_t start[kClasses + 1] = {};
-  const auto class_of = [](int64_t cost) { return cost < 1 ? kClasses - 1 : __builtin_clzll(static_cast<uint64_t>(cost)); };
+  const auto class_of = [](int64_t cost) {
+    return cost < 1 ? kClasses - 1 : __builtin_clzll(static_cast<uint64_t>(cost));
+  };
   each([&](const Unit&, int64_t cost) { ++start[class_of(cost) + 1]; });
   for (int c = 0; c < kClasses; ++c) start[c + 1] += start[c];
   const int64_t count = start[kClasses];

@@ -1,5 +1,5 @@
-// The elementwise part of attention on a block of scores [keys, lanes], 16 lanes at a time; results go straight into the
-// panels of the next products.
+// The elementwise part of attention on a block of scores [keys, lanes], 16 lanes at a time; results go straight into
+// the panels of the next products.
 #pragma once
 
 #include "ops/cpu/attention_panels.h"
@@ -64,8 +64,8 @@ MANTISSA_HD void put_left(std::byte* tile, int64_t half, int64_t c, const Vec& a
   }
 }
 
-// Online softmax (Milakov and Gimelshein 2018) over `keys` more keys: raises max[lanes] (of the unscaled scores), updates
-// sum[lanes], alpha = what earlier sums are multiplied by, weights (right panels) = e^(scale (score - max)).
+// Online softmax (Milakov and Gimelshein 2018) over `keys` more keys: raises max[lanes] (of the unscaled scores),
+// updates sum[lanes], alpha = what earlier sums are multiplied by, weights (right panels) = e^(scale (score - max)).
 template <class Cell>
 void softmax_block(const Panels& weights, float* alpha, float* max, float* sum, const float* scores, int64_t lanes,
                    int64_t keys, float scale) {
@@ -81,7 +81,8 @@ void softmax_block(const Panels& weights, float* alpha, float* max, float* sum, 
     exp_in_place(shrink);
     Vec total = {};
     for (int64_t c = 0; c < keys; c += 2) {
-      Vec a = (lanes_at(scores + c * lanes + n) - top) * scale, b = (lanes_at(scores + (c + 1) * lanes + n) - top) * scale;
+      Vec a = (lanes_at(scores + c * lanes + n) - top) * scale,
+          b = (lanes_at(scores + (c + 1) * lanes + n) - top) * scale;
       exp_in_place(a);
       exp_in_place(b);
       total += a + b;
@@ -94,10 +95,12 @@ void softmax_block(const Panels& weights, float* alpha, float* max, float* sum, 
   }
 }
 
-// weights = e^(scale score - lse), dscores = weights (dweights - delta): both as left panels, dscores as right panels too.
+// weights = e^(scale score - lse), dscores = weights (dweights - delta): both as left panels, dscores as right panels
+// too.
 template <class Cell>
 void gradient_block(const Panels& weights, const Panels& dscores, const Panels& dscores_right, const float* scores,
-                    const float* dweights, const float* lse, const float* delta, int64_t lanes, int64_t keys, float scale) {
+                    const float* dweights, const float* lse, const float* delta, int64_t lanes, int64_t keys,
+                    float scale) {
   for (int64_t n = 0; n < lanes; n += 16) {
     const int64_t tile = n / kSpan<Cell>, half = n % kSpan<Cell> / 16;
     std::byte* right = dscores_right.tile(n / 16, 0);

@@ -107,8 +107,8 @@ void qk_norm_rope_fwd(const RopeJob<E>& job, int64_t begin, int64_t end) {
     const E* x = job.x + t * cols;
     E* y = job.y + t * cols;
     for (int64_t h = 0; h < rotated; ++h)
-      job.rstd[t * rotated + h] = norm_rotate(y + h * dim, x + h * dim, h < heads ? job.q_weight : job.k_weight, cos_sin,
-                                              dim, job.eps);
+      job.rstd[t * rotated + h] =
+          norm_rotate(y + h * dim, x + h * dim, h < heads ? job.q_weight : job.k_weight, cos_sin, dim, job.eps);
     copy(y + rotated * dim, x + rotated * dim, job.layout.kv_heads * dim);
   }
 }

@@ -23,10 +23,10 @@ struct RopeJob {
   float eps = 0;
 };
 
-MANTISSA_CPU_KERNEL(
-    template <class E> void rope(const RopeJob<E>& job, bool inverse, int64_t begin, int64_t end);
-    template <class E> void qk_norm_rope_fwd(const RopeJob<E>& job, int64_t begin, int64_t end);
-    // dweight[2,D]: gradients of q_weight and k_weight summed over these tokens, overwritten.
-    template <class E> void qk_norm_rope_bwd(const RopeJob<E>& job, float* dweight, int64_t begin, int64_t end);)
+MANTISSA_CPU_KERNEL(template <class E> void rope(const RopeJob<E>& job, bool inverse, int64_t begin, int64_t end);
+                    template <class E> void qk_norm_rope_fwd(const RopeJob<E>& job, int64_t begin, int64_t end);
+                    // dweight[2,D]: gradients of q_weight and k_weight summed over these tokens, overwritten.
+                    template <class E>
+                    void qk_norm_rope_bwd(const RopeJob<E>& job, float* dweight, int64_t begin, int64_t end);)
 
 }  // namespace mantissa

@@ -1,5 +1,5 @@
-// Vectors of 16 FP32 lanes on every instruction set (the compiler cuts them to the registers' width). They are passed by
-// reference: the calling convention of vectors depends on the instruction set.
+// Vectors of 16 FP32 lanes on every instruction set (the compiler cuts them to the registers' width). They are passed
+// by reference: the calling convention of vectors depends on the instruction set.
 #pragma once
 
 #include <cstring>
