@@ -20,10 +20,10 @@ const char* has_base(const Exec&) { return ""; }
 constexpr GemmEngine kAmx{
     {"amx", GemmMath::kBF16, 2, 2, 16, multiply_amx, cpu_avx512::pack_left_bf16, cpu_avx512::pack_right_bf16, begin_amx, end_amx},
     cpu_avx512::store_block, cpu_avx512::scale_sums};
-constexpr GemmEngine kAvx512Bf16{{"avx512bf16", GemmMath::kBF16, 1, 3, 12, multiply_avx512bf16, cpu_avx512::pack_left_bf16,
+constexpr GemmEngine kAvx512Bf16{{"avx512bf16", GemmMath::kBF16, 1, 3, 32, multiply_avx512bf16, cpu_avx512::pack_left_bf16,
                                   cpu_avx512::pack_right_bf16, nullptr, nullptr},
                                  cpu_avx512::store_block, cpu_avx512::scale_sums};
-constexpr GemmEngine kAvx512{{"avx512", GemmMath::kF32, 1, 3, 12, cpu_avx512::multiply_f32, cpu_avx512::pack_left_f32,
+constexpr GemmEngine kAvx512{{"avx512", GemmMath::kF32, 1, 3, 32, cpu_avx512::multiply_f32, cpu_avx512::pack_left_f32,
                               cpu_avx512::pack_right_f32, nullptr, nullptr},
                              cpu_avx512::store_block, cpu_avx512::scale_sums};
 constexpr GemmEngine kAvx2{{"avx2", GemmMath::kF32, 1, 1, 16, cpu_avx2::multiply_f32, cpu_avx2::pack_left_f32,

@@ -19,6 +19,10 @@ constexpr double kPackCost = 3;             // packing a tile over multiplying a
 constexpr int64_t kLeftAt = 0, kSumsAt = 3 << 20, kBlockAt = kSumsAt + kMaxLeftPanels * kSumPanels * kTileBytes;
 static_assert(kBlockAt + 64 * kMaxBlockColumns * 4 <= Exec::kThreadScratch);
 
+// Bytes between panels of `tiles` tiles. Odd in cache lines: neighbouring panels, read side by side, start in different sets
+// of the first-level cache.
+constexpr int64_t panel_stride(int64_t tiles) { return tiles * kTileBytes + 3 * 64; }
+
 struct Range {
   int64_t begin, end;
   int64_t size() const { return end - begin; }
@@ -73,7 +77,7 @@ class Multiplier {
     for (int64_t m = rows.begin; m < rows.end; m += step) {
       const Range left{m, std::min(m + step, rows.end)};
       t_.pack_left(p_.a, m * kPanelRows, left.size(), s_.first_tile * tile_k(t_.math), s_.tiles,
-                   p_.scaling == GemmScaling::kInside, scratch_ + kLeftAt, s_.tiles * kTileBytes);
+                   p_.scaling == GemmScaling::kInside, scratch_ + kLeftAt, panel_stride(s_.tiles));
       for (int64_t n = columns.begin; n < columns.end; n += kSumPanels)
         multiply_columns(left, {n, std::min(n + kSumPanels, columns.end)});
     }
@@ -107,7 +111,7 @@ class Multiplier {
       sums = reinterpret_cast<float*>(scratch_ + kSumsAt) + (m.begin - left0) * kPanelRows * stride +
              (n.begin - right0) * kPanelRows;
     }
-    const int64_t panel = s_.tiles * kTileBytes;
+    const int64_t panel = panel_stride(s_.tiles);
     t_.multiply({.left = scratch_ + kLeftAt + (m.begin - left0) * panel + tile * kTileBytes,
                  .left_stride = panel,
                  .right = s_.right + (n.begin - s_.n.begin) * panel + tile * kTileBytes,
@@ -139,7 +143,7 @@ class Multiplier {
 
 void multiply_stretch(Exec& exec, const GemmEngine& engine, const GemmProblem& p, const Stretch& s, std::byte* right) {
   const TileKernel& t = engine.tiles;
-  const int64_t panel = s.tiles * kTileBytes;
+  const int64_t panel = panel_stride(s.tiles);
   parallel_for(s.n.size(), 1, [&](int64_t begin, int64_t end) {
     t.pack_right(p.b, (s.n.begin + begin) * kPanelRows, end - begin, s.first_tile * tile_k(t.math), s.tiles,
                  p.scaling == GemmScaling::kInside, right + begin * panel, panel);
@@ -162,7 +166,7 @@ void run_gemm(Exec& exec, const GemmEngine& engine, const GemmProblem& p) {
   const int64_t m_panels = ceil_div(p.m, kPanelRows), n_panels = ceil_div(p.n, kPanelRows);
   const int64_t all_tiles = ceil_div(p.k, tile_k(t.math)), tiles = std::min(all_tiles, kMaxTiles);
   const bool several = tiles < all_tiles;
-  const int64_t panel = tiles * kTileBytes, bytes = exec.shared_scratch_bytes();
+  const int64_t panel = panel_stride(tiles), bytes = exec.shared_scratch_bytes();
   // Right panels of a stretch, then the sums of its rows where K needs several stretches.
   const int64_t fit = (several ? bytes / 2 : bytes) / panel / t.right_panels * t.right_panels;
   check(fit > 0, "gemm: shared scratch of {} bytes does not hold {} panels of {} bytes", bytes, t.right_panels, panel);

@@ -44,7 +44,7 @@ struct TileKernel {
   const char* name;
   GemmMath math;
   int left_panels, right_panels;  // the block of C, in panels, that fills the registers
-  int64_t k_tiles;                // so many tiles of a right block stay in the first-level cache
+  int64_t k_tiles;                // K tiles between visits to a block of C: a right block of them is read from a near cache
   void (*multiply)(const TileProduct& product);
   PackPanels pack_left, pack_right;
   void (*begin)();                // to be called on a thread before multiply() and
