@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 
 #include "app/verbs.h"
 
@@ -11,9 +12,11 @@ namespace {
 // microseconds cost an idle machine nothing. What the user has set stays.
 void start_with_short_spins(char** argv) {
   if (std::getenv("GOMP_SPINCOUNT") || std::getenv("OMP_WAIT_POLICY")) return;
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return;  // no /proc: the program runs on with the default
   setenv("GOMP_SPINCOUNT", "5000", 1);
-  execv("/proc/self/exe", argv);
-  // Where /proc is not mounted the program runs on with the default.
+  execv(self.c_str(), argv);
 }
 
 }  // namespace
