@@ -36,12 +36,12 @@ MANTISSA_HD uint16_t bf16_stochastic(float x, uint16_t random) {
   return static_cast<uint16_t>(finite ? moved : kept);
 }
 
-// Returns how many elements of a BF16 param had an update and kept their bits.
-template <bool kStochastic, class P, class G, class S>
-MANTISSA_HD int64_t update(const AdamwArgs& a, P* param, bf16* copy, const G* grad, S* m, S* v, const uint16_t* random,
-                           int64_t n) {
-  int32_t still = 0;
-#pragma omp simd reduction(+ : still)
+// The arithmetic of one tile. An FP32 param is written with its copy; for a BF16 one the new values go to `after`, and
+// `change` is zero where nothing moves an element.
+template <class P, class G, class S>
+MANTISSA_HD void update(const AdamwArgs& a, P* param, bf16* copy, const G* grad, S* m, S* v, float* after, float* change,
+                        int64_t n) {
+#pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
     const float before = to_float(param[i]), g = a.grad_scale * to_float(grad[i]);
     const float decayed = a.decay * before;
@@ -52,14 +52,31 @@ MANTISSA_HD int64_t update(const AdamwArgs& a, P* param, bf16* copy, const G* gr
     const float moved = a.step_size * (mi / (__builtin_sqrtf(vi) / a.sqrt_correction2 + a.eps));
     const float p = before - decayed - moved;
     if constexpr (sizeof(P) == 2) {
-      const uint16_t bits = kStochastic ? bf16_stochastic(p, random[i]) : to_bf16(p).bits;
-      still += ((decayed != 0) | (moved != 0)) & (bits == param[i].bits) ? 1 : 0;
-      param[i].bits = bits;
+      after[i] = p;
+      change[i] = __builtin_fabsf(decayed) + __builtin_fabsf(moved);
     } else {
       param[i] = p;
+      if (copy) copy[i] = to_bf16(p);
     }
-    if (copy) copy[i] = to_bf16(p);
   }
+}
+
+// Rounds into a BF16 param; returns how many elements had an update and kept their bits. One width of lane a loop: mixed
+// ones keep compilers from vectorising.
+template <bool kStochastic>
+MANTISSA_HD int64_t round_bf16(bf16* param, const float* after, const float* change, const uint16_t* random, int64_t n) {
+  alignas(64) uint32_t bits[kTile];
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) bits[i] = kStochastic ? bf16_stochastic(after[i], random[i]) : to_bf16(after[i]).bits;
+  int32_t still = 0;
+#pragma omp simd reduction(+ : still)
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t before = param[i].bits;
+    const int32_t wanted = change[i] != 0.0f ? 1 : 0, kept = bits[i] == before ? 1 : 0;
+    still += wanted & kept;
+  }
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) param[i].bits = static_cast<uint16_t>(bits[i]);
   return still;
 }
 
@@ -71,10 +88,16 @@ int64_t adamw_all(const AdamwArgs& a) {
     for (int64_t i = begin; i < end; i += kTile) {
       const int64_t width = end - i < kTile ? end - i : kTile;
       alignas(64) uint16_t random[kTile];
-      if constexpr (kStochastic) draw_tile(random, a.key, i);
-      mine += update<kStochastic>(a, static_cast<P*>(a.param) + i, a.copy ? static_cast<bf16*>(a.copy) + i : nullptr,
-                                  static_cast<const G*>(a.grad) + i, static_cast<S*>(a.m) + i, static_cast<S*>(a.v) + i,
-                                  random, width);
+      alignas(64) float after[kTile], change[kTile];
+      P* param = static_cast<P*>(a.param) + i;
+      bf16* copy = a.copy ? static_cast<bf16*>(a.copy) + i : nullptr;
+      update(a, param, copy, static_cast<const G*>(a.grad) + i, static_cast<S*>(a.m) + i, static_cast<S*>(a.v) + i, after,
+             change, width);
+      if constexpr (sizeof(P) == 2) {
+        if constexpr (kStochastic) draw_tile(random, a.key, i);
+        mine += round_bf16<kStochastic>(param, after, change, random, width);
+        if (copy) __builtin_memcpy(copy, param, static_cast<size_t>(width) * sizeof(bf16));
+      }
     }
     __atomic_fetch_add(&still, mine, __ATOMIC_RELAXED);
   });
