@@ -115,7 +115,7 @@ void Block::attention_forward(StepContext& c) {
   else if (traits_.rope)
     rope_fwd(c.exec, qkv_out_, raw, c.cos_sin, c.positions, heads);
   attention_fwd(c.exec, attention_, lse_, qkv_out_, c.segments, heads, scale_);
-  check_finite(c, attention_, name_ + ".attention output");
+  check_finite(c, attention_, name_, ".attention output");
   if (has_forms(out_in_)) quantize(c.exec, out_in_);
 }
 
@@ -132,11 +132,11 @@ void Block::forward(StepContext& c, ConstTensor previous_mid, Tensor delta) {
     attention_norm_.add_forward(c, qkv_in_, x_stats_, x_, previous_mid, delta);
   else
     attention_norm_.forward(c, qkv_in_, x_stats_, x_);
-  check_finite(c, x_, name_ + " input");
+  check_finite(c, x_, name_, " input");
   attention_forward(c);
   out_.forward(c, delta, out_in_);
   mlp_norm_.add_forward(c, up_in_, mid_stats_, mid_, x_, delta);
-  check_finite(c, mid_, name_ + " residual after attention");
+  check_finite(c, mid_, name_, " residual after attention");
   up_.forward(c, up_out_, up_in_);
   activation(c);
   if (!replay) down_.forward(c, delta, down_in_);

@@ -1,6 +1,7 @@
 // What one micro-batch brings to the layers.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "model/param.h"
@@ -32,7 +33,8 @@ class PassScope {
   Pass before_;
 };
 
-// Throws Exit::kNonFinite naming `tensor` where context.check_finite is set and x holds NaN or Inf.
-void check_finite(const StepContext& context, ConstTensor x, const std::string& tensor);
+// Throws Exit::kNonFinite naming `owner``tensor` ("layers.3" " input") where context.check_finite is set and x holds
+// NaN or Inf.
+void check_finite(const StepContext& context, ConstTensor x, std::string_view owner, std::string_view tensor);
 
 }  // namespace mantissa

@@ -46,8 +46,12 @@ Decoder::Decoder(const ModelConfig& model, const PrecisionConfig& precision, con
   }
   for (int64_t i = 0; i < model.num_hidden_layers; ++i) {
     blocks_.push_back(std::make_unique<Block>(model, precision, params, i));
-    for (const Linear* linear : blocks_.back()->linears()) check_layer(precision, model, *linear, i, tokens);
+    for (Linear* linear : blocks_.back()->linears()) {
+      check_layer(precision, model, *linear, i, tokens);
+      linears_.push_back(linear);
+    }
   }
+  linears_.push_back(&head_);
   // Chunks of equal size, each a multiple of 128 rows where it is not the whole.
   const int64_t row_bytes = bytes_of(dtype_, model.vocab_size);
   chunks_ = {tokens, 1};
@@ -55,18 +59,10 @@ Decoder::Decoder(const ModelConfig& model, const PrecisionConfig& precision, con
   check_layer(precision, model, head_, -1, chunks_.rows);
 }
 
-std::vector<Linear*> Decoder::linears() {
-  std::vector<Linear*> all;
-  for (auto& block : blocks_)
-    for (Linear* linear : block->linears()) all.push_back(linear);
-  all.push_back(&head_);
-  return all;
-}
-
 void Decoder::allocate(Arena& arena, Recompute recompute) {
   const int64_t t = tokens_, h = model_.hidden_size;
   const char* purpose = "activations";
-  for (Linear* linear : linears()) linear->allocate(arena);
+  for (Linear* linear : linears_) linear->allocate(arena);
   if (traits_.rope) cos_sin_ = arena.tensor("tables", DType::kF32, {sequence_length_, model_.head_dim});
   delta_ = arena.tensor(purpose, dtype_, {t, h});
   x_final_ = arena.tensor(purpose, dtype_, {t, h});
@@ -88,7 +84,7 @@ void Decoder::fill_tables() {
 }
 
 void Decoder::refresh_weights(StepContext& context) {
-  for (Linear* linear : linears()) linear->refresh_weight(context);
+  for (Linear* linear : linears_) linear->refresh_weight(context);
 }
 
 void Decoder::forward(StepContext& c) {
@@ -96,14 +92,14 @@ void Decoder::forward(StepContext& c) {
   c.cos_sin = cos_sin_;
   embedding_fwd(c.exec, blocks_.front()->input(), c.ids, c.params.weight(embedding_), c.positions,
                 positions_ < 0 ? ConstTensor{} : c.params.weight(positions_));
-  check_finite(c, blocks_.front()->input(), "embedding output");
+  check_finite(c, blocks_.front()->input(), "", "embedding output");
   ConstTensor previous;
   for (auto& block : blocks_) {
     block->forward(c, previous, delta_);
     previous = block->mid();
   }
   add(c.exec, x_final_, previous, delta_);
-  check_finite(c, x_final_, "final residual");
+  check_finite(c, x_final_, "", "final residual");
 }
 
 void Decoder::head_forward(StepContext& c, int64_t chunk) {
@@ -136,7 +132,7 @@ std::string Decoder::forward_backward(StepContext& c, LossSums& sums, float grad
   const auto note = [&trouble](const std::string& what) {
     if (trouble.empty()) trouble = what;
   };
-  for (Linear* linear : linears()) note(linear->recipe().end_forward());
+  for (Linear* linear : linears_) note(linear->recipe().end_forward());
 
   final_norm_.backward(c, dh_, dfinal_, x_final_, final_stats_, {});
   for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) (*block)->backward(c, dh_, delta_);
@@ -144,7 +140,7 @@ std::string Decoder::forward_backward(StepContext& c, LossSums& sums, float grad
     if (id >= 0 && c.params.take_beta(id) == 0) std::memset(c.params.grad(id).data, 0, static_cast<size_t>(c.params.grad(id).bytes()));
   embedding_bwd(c.exec, c.params.grad(embedding_), positions_ < 0 ? Tensor{} : c.params.grad(positions_), dh_, c.ids,
                 c.positions);
-  for (Linear* linear : linears()) note(linear->recipe().end_backward());
+  for (Linear* linear : linears_) note(linear->recipe().end_backward());
   return trouble;
 }
 
@@ -153,7 +149,7 @@ void Decoder::evaluate(StepContext& c, LossSums& sums) {
   forward(c);
   for (int64_t i = 0; i < chunks_.count; ++i) {
     head_forward(c, i);
-    check_finite(c, logits_, "logits");
+    check_finite(c, logits_, "", "logits");
     cross_entropy(c.exec, sums, logits_, c.labels.slice(i * chunks_.rows, chunks_.rows), 0, 0);
   }
 }

@@ -14,6 +14,8 @@ class Decoder {
   // Throws Exit::kUsage when a layer's dimensions cannot be taken by its recipe at `tokens` a micro-batch.
   Decoder(const ModelConfig& model, const PrecisionConfig& precision, const ParamStore& params, int64_t tokens,
           int64_t sequence_length);
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
 
   // Activations, gradients and scaling state; run by Arena::build. fill_tables() follows the build.
   void allocate(Arena& arena, Recompute recompute);
@@ -34,7 +36,7 @@ class Decoder {
   int64_t tokens() const { return tokens_; }
   const ModelConfig& model() const { return model_; }
   // Every linear layer, blocks in order, the head last.
-  std::vector<Linear*> linears();
+  const std::vector<Linear*>& linears() const { return linears_; }
 
  private:
   struct HeadChunks {
@@ -54,6 +56,7 @@ class Decoder {
   std::vector<std::unique_ptr<Block>> blocks_;
   Norm final_norm_;
   Linear head_;
+  std::vector<Linear*> linears_;
   HeadChunks chunks_;
 
   BlockRegions regions_;

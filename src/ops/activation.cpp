@@ -9,7 +9,7 @@ namespace {
 
 // `factor` columns of x a column of y: 2 for [gate | up], 1 for GELU.
 ActivationFwd forward_args(const char* op, const Operand& y, const ConstTensor& x, int64_t factor) {
-  check(x.shape.rank() == 2 && x.dim(1) % factor == 0, "{}: x is {}, expected [T,{}F]", op, x.str(), factor);
+  check(x.shape.rank() == 2 && x.dim(1) % factor == 0, "{}: x is {}, expected [T,{}F]", op, x, factor);
   const Shape out{x.dim(0), x.dim(1) / factor};
   expect_float(op, "x", x, x.shape, "T, columns");
   expect_float(op, "y", y.high, out, "T of x, F");
@@ -24,7 +24,7 @@ ActivationFwd forward_args(const char* op, const Operand& y, const ConstTensor& 
 
 ActivationBwd backward_args(const char* op, const Operand& dx, const ConstTensor& dy, const ConstTensor& x,
                             int64_t factor) {
-  check(x.shape.rank() == 2 && x.dim(1) % factor == 0, "{}: x is {}, expected [T,{}F]", op, x.str(), factor);
+  check(x.shape.rank() == 2 && x.dim(1) % factor == 0, "{}: x is {}, expected [T,{}F]", op, x, factor);
   const Shape out{x.dim(0), x.dim(1) / factor};
   expect_float(op, "x", x, x.shape, "T, columns");
   expect(op, "dy", dy, x.dtype, out, "T of x, F");

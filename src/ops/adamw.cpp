@@ -14,8 +14,7 @@ int64_t adamw(Exec& exec, Tensor param, Tensor copy, ConstTensor grad, Tensor m,
   expect_float("adamw", "m", m, param.shape, "shape of param");
   expect("adamw", "v", v, m.dtype, param.shape, "as m");
   if (copy) expect("adamw", "copy", copy, DType::kBF16, param.shape, "shape of param");
-  check(!stochastic || param.dtype == DType::kBF16, "adamw: param is {}, expected bf16 for stochastic rounding",
-        param.str());
+  check(!stochastic || param.dtype == DType::kBF16, "adamw: param is {}, expected bf16 for stochastic rounding", param);
   check(step.t >= 1, "adamw: step is {}, expected 1 or more", step.t);
   const double beta1 = step.beta1, beta2 = step.beta2, t = static_cast<double>(step.t);
   const AdamwArgs args{.n = param.count(),

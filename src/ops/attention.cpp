@@ -14,13 +14,13 @@ void check_args(const char* op, const ConstTensor& qkv, const ConstTensor& out, 
         layout.head_dim, kAttentionMaxHeadDim);
   check(scale > 0, "{}: scale is {}, expected a positive number", op, scale);
   if (qkv.dtype != DType::kBF16 && qkv.dtype != DType::kF32)
-    fail(Exit::kInternal, "{}: qkv is {}, expected bf16 or f32", op, qkv.str());
+    fail(Exit::kInternal, "{}: qkv is {}, expected bf16 or f32", op, qkv);
   const int64_t tokens = qkv.rows();
   expect(op, "qkv", qkv, qkv.dtype, {tokens, layout.qkv_cols()}, "[T, (N + 2 KV) D]");
   expect(op, "out", out, qkv.dtype, {tokens, layout.heads * layout.head_dim}, "[T, N D], dtype of qkv");
   expect(op, "lse", lse, DType::kF32, {layout.heads, tokens}, "[N, T]");
   if (!segments.data || segments.dtype != DType::kI32 || segments.shape.rank() != 1 || segments.dim(0) < 1)
-    fail(Exit::kInternal, "{}: segments is {}, expected i32[S+1]", op, segments.str());
+    fail(Exit::kInternal, "{}: segments is {}, expected i32[S+1]", op, segments);
   const auto* s = static_cast<const int32_t*>(segments.data);
   const int64_t count = segments.dim(0) - 1;
   check(s[0] == 0 && s[count] == tokens, "{}: segments go from {} to {}, expected 0 to {} (T of qkv)", op, s[0],

@@ -43,7 +43,7 @@ void cast(Exec& exec, Tensor y, ConstTensor x) {
 }
 
 void bias_bwd(Exec& exec, Tensor db, ConstTensor dy) {
-  check(dy.shape.rank() == 2, "bias_bwd: dy is {}, expected [T,N]", dy.str());
+  check(dy.shape.rank() == 2, "bias_bwd: dy is {}, expected [T,N]", dy);
   expect_float("bias_bwd", "dy", dy, dy.shape, "T, N");
   expect_float("bias_bwd", "db", db, {dy.dim(1)}, "N of dy");
   const RowBlocks blocks = row_blocks("bias_bwd", exec, dy.dim(0), dy.dim(1) * int64_t{sizeof(float)});

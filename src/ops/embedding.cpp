@@ -18,7 +18,7 @@ void check_indices(const char* op, const char* name, const ConstTensor& indices,
 void scatter_rows(Exec& exec, const char* name, const char* index_name, Tensor dtable, const ConstTensor& dy,
                   const ConstTensor& indices) {
   const char* op = "embedding_bwd";
-  check(dtable.shape.rank() == 2, "{}: {} is {}, expected [rows,H]", op, name, dtable.str());
+  check(dtable.shape.rank() == 2, "{}: {} is {}, expected [rows,H]", op, name, dtable);
   expect_float(op, name, dtable, {dtable.dim(0), dy.dim(1)}, "H of dy");
   const int64_t tokens = dy.dim(0), rows = dtable.dim(0);
   check_indices(op, index_name, indices, tokens, rows);
@@ -45,13 +45,13 @@ void scatter_rows(Exec& exec, const char* name, const char* index_name, Tensor d
 void embedding_fwd(Exec& exec, Tensor y, ConstTensor ids, ConstTensor table, ConstTensor positions,
                    ConstTensor position_table) {
   const char* op = "embedding_fwd";
-  check(y.shape.rank() == 2, "{}: y is {}, expected [T,H]", op, y.str());
-  check(table.shape.rank() == 2, "{}: table is {}, expected [V,H]", op, table.str());
+  check(y.shape.rank() == 2, "{}: y is {}, expected [T,H]", op, y);
+  check(table.shape.rank() == 2, "{}: table is {}, expected [V,H]", op, table);
   expect_float(op, "y", y, y.shape, "T, H");
   expect_float(op, "table", table, {table.dim(0), y.dim(1)}, "H of y");
   check_indices(op, "ids", ids, y.dim(0), table.dim(0));
   if (position_table) {
-    check(position_table.shape.rank() == 2, "{}: position_table is {}, expected [P,H]", op, position_table.str());
+    check(position_table.shape.rank() == 2, "{}: position_table is {}, expected [P,H]", op, position_table);
     expect(op, "position_table", position_table, table.dtype, {position_table.dim(0), y.dim(1)}, "H of y");
     check_indices(op, "positions", positions, y.dim(0), position_table.dim(0));
   }
@@ -69,7 +69,7 @@ void embedding_fwd(Exec& exec, Tensor y, ConstTensor ids, ConstTensor table, Con
 
 void embedding_bwd(Exec& exec, Tensor dtable, Tensor dposition_table, ConstTensor dy, ConstTensor ids,
                    ConstTensor positions) {
-  check(dy.shape.rank() == 2, "embedding_bwd: dy is {}, expected [T,H]", dy.str());
+  check(dy.shape.rank() == 2, "embedding_bwd: dy is {}, expected [T,H]", dy);
   check(dy.dim(0) <= std::numeric_limits<int32_t>::max(), "embedding_bwd: {} tokens, expected fewer than 2^31",
         dy.dim(0));
   expect_float("embedding_bwd", "dy", dy, dy.shape, "T, H");

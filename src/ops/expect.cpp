@@ -14,15 +14,15 @@ constexpr int64_t kMaxBlocks = 64;
 
 void expect(const char* op, const char* name, const ConstTensor& t, DType dtype, const Shape& shape, const char* why) {
   check(static_cast<bool>(t) || shape.count() == 0, "{}: {} is missing, expected {}{} ({})", op, name, name_of(dtype),
-        shape.str(), why);
-  check(t.dtype == dtype && t.shape == shape, "{}: {} is {}, expected {}{} ({})", op, name, t.str(), name_of(dtype),
-        shape.str(), why);
+        shape, why);
+  check(t.dtype == dtype && t.shape == shape, "{}: {} is {}, expected {}{} ({})", op, name, t, name_of(dtype), shape,
+        why);
 }
 
 void expect_float(const char* op, const char* name, const ConstTensor& t, const Shape& shape, const char* why) {
-  check(static_cast<bool>(t) || shape.count() == 0, "{}: {} is missing, expected {} ({})", op, name, shape.str(), why);
-  check(t.dtype == DType::kF32 || t.dtype == DType::kBF16, "{}: {} is {}, expected f32 or bf16", op, name, t.str());
-  check(t.shape == shape, "{}: {} is {}, expected {} ({})", op, name, t.str(), shape.str(), why);
+  check(static_cast<bool>(t) || shape.count() == 0, "{}: {} is missing, expected {} ({})", op, name, shape, why);
+  check(t.dtype == DType::kF32 || t.dtype == DType::kBF16, "{}: {} is {}, expected f32 or bf16", op, name, t);
+  check(t.shape == shape, "{}: {} is {}, expected {} ({})", op, name, t, shape, why);
 }
 
 RowBlocks row_blocks(const char* op, const Exec& exec, int64_t rows, int64_t row_bytes) {

@@ -43,16 +43,16 @@ GemmOperand operand_of(const char* name, const GemmSide& side, Recipe recipe) {
                 .scales = nullptr, .scale_dtype = DType::kF32, .scale_row_bits = 0, .scale_col_bits = 0,
                 .scale_stride = 0};
   if (!side.scale) {
-    check(data.dtype == DType::kF32 || data.dtype == DType::kBF16, "gemm: {} is {}, expected f32 or bf16 of a plain side",
-          name, data.str());
+    check(data.dtype == DType::kF32 || data.dtype == DType::kBF16,
+          "gemm: {} is {}, expected f32 or bf16 of a plain side", name, data);
     return x;
   }
   const Quantized& q = *side.scale;
   const bool codes = data.dtype == DType::kE4M3 || data.dtype == DType::kE5M2 || data.dtype == DType::kE2M1;
-  check(codes && data.dtype == q.format.element, "gemm: {} is {}, expected codes of {}", name, data.str(),
+  check(codes && data.dtype == q.format.element, "gemm: {} is {}, expected codes of {}", name, data,
         mantissa::name_of(q.format.element));
-  check(data.dtype != DType::kE2M1 || cols % 2 == 0, "gemm: {} is {}, expected an even number of columns (two codes a byte)",
-        name, data.str());
+  check(data.dtype != DType::kE2M1 || cols % 2 == 0,
+        "gemm: {} is {}, expected an even number of columns (two codes a byte)", name, data);
   check(static_cast<bool>(q.scale_inv), "gemm: {} has no scale_inv", name);
   if (recipe == Recipe::kTensor) return x;
   check(!side.transposed || q.format.blocking == Blocking::kTile,
@@ -67,7 +67,7 @@ GemmOperand operand_of(const char* name, const GemmSide& side, Recipe recipe) {
   x.scale_stride = ceil_div(cols, block);
   const int64_t scale_rows = tiles ? ceil_div(rows, block) : rows;
   check(q.scale_inv.count() == scale_rows * x.scale_stride, "gemm: {} has scales {}, expected [{},{}] for {}", name,
-        q.scale_inv.str(), scale_rows, x.scale_stride, data.str());
+        q.scale_inv, scale_rows, x.scale_stride, data);
   return x;
 }
 
@@ -131,15 +131,16 @@ GemmProblem normalise(const GemmDesc& desc) {
   p.a = operand_of("a", desc.a, recipe);
   p.b = operand_of("b", desc.b, recipe);
   p.m = p.a.outer, p.n = p.b.outer, p.k = p.a.k;
-  check(p.b.k == p.k, "gemm: a is {} with K = {}, b is {} with K = {}", desc.a.data.str(), p.k, desc.b.data.str(), p.b.k);
+  check(p.b.k == p.k, "gemm: a is {} with K = {}, b is {} with K = {}", desc.a.data, p.k, desc.b.data, p.b.k);
   const Tensor& c = desc.c;
-  check(static_cast<bool>(c) && (c.dtype == DType::kF32 || c.dtype == DType::kBF16) && c.rows() == p.m && c.cols() == p.n,
-        "gemm: c is {}, expected f32 or bf16 [{},{}]", c.str(), p.m, p.n);
+  check(
+      static_cast<bool>(c) && (c.dtype == DType::kF32 || c.dtype == DType::kBF16) && c.rows() == p.m && c.cols() == p.n,
+      "gemm: c is {}, expected f32 or bf16 [{},{}]", c, p.m, p.n);
   check(desc.beta == 0 || desc.beta == 1, "gemm: beta is {}, expected 0 or 1", desc.beta);
   p.c = c.data, p.c_dtype = c.dtype, p.accumulate = desc.beta == 1;
   if (desc.bias) {
     check((desc.bias.dtype == DType::kF32 || desc.bias.dtype == c.dtype) && desc.bias.count() == p.n,
-          "gemm: bias is {}, expected f32 or {} [{}]", desc.bias.str(), mantissa::name_of(c.dtype), p.n);
+          "gemm: bias is {}, expected f32 or {} [{}]", desc.bias, mantissa::name_of(c.dtype), p.n);
     p.bias = desc.bias.data, p.bias_dtype = desc.bias.dtype;
   }
   p.alpha = alpha_of(desc, recipe);

@@ -8,7 +8,7 @@
 namespace mantissa {
 
 void cross_entropy(Exec& exec, LossSums& sums, Tensor logits, ConstTensor labels, float grad_scale, float z_weight) {
-  check(logits.shape.rank() == 2, "cross_entropy: logits is {}, expected [R,V]", logits.str());
+  check(logits.shape.rank() == 2, "cross_entropy: logits is {}, expected [R,V]", logits);
   const int64_t rows = logits.dim(0), vocab = logits.dim(1);
   expect_float("cross_entropy", "logits", logits, logits.shape, "R, V");
   expect("cross_entropy", "labels", labels, DType::kI32, {rows}, "R of logits");

@@ -10,7 +10,7 @@ namespace {
 // Checks what RMSNorm and LayerNorm share; r and h come together.
 NormFwd forward_args(const char* op, Operand& y, Tensor rstd, Tensor h, const ConstTensor& x, const ConstTensor& r,
                      const ConstTensor& weight, float eps) {
-  check(x.shape.rank() == 2, "{}: x is {}, expected [T,H]", op, x.str());
+  check(x.shape.rank() == 2, "{}: x is {}, expected [T,H]", op, x);
   const Shape tokens{x.dim(0)}, hidden{x.dim(1)};
   expect_float(op, "x", x, x.shape, "T, H");
   expect_float(op, "y", y.high, x.shape, "shape of x");
@@ -57,7 +57,7 @@ void layer_forward(const char* op, Exec& exec, Operand& y, Tensor mean, Tensor r
 NormBwd backward_args(const char* op, Exec& exec, Tensor dx, Tensor dweight, const ConstTensor& dy,
                       const ConstTensor& x, const ConstTensor& weight, const ConstTensor& rstd,
                       const ConstTensor& dresidual, int partials) {
-  check(x.shape.rank() == 2, "{}: x is {}, expected [T,H]", op, x.str());
+  check(x.shape.rank() == 2, "{}: x is {}, expected [T,H]", op, x);
   const Shape tokens{x.dim(0)}, hidden{x.dim(1)};
   expect_float(op, "x", x, x.shape, "T, H");
   expect(op, "dy", dy, x.dtype, x.shape, "as x");
@@ -93,7 +93,7 @@ void rms_norm_fwd(Exec& exec, Operand& y, Tensor rstd, ConstTensor x, ConstTenso
 
 void add_rms_norm_fwd(Exec& exec, Operand& y, Tensor rstd, Tensor h, ConstTensor x, ConstTensor r, ConstTensor weight,
                       float eps) {
-  check(static_cast<bool>(r), "add_rms_norm_fwd: r is missing, expected {}", x.str());
+  check(static_cast<bool>(r), "add_rms_norm_fwd: r is missing, expected {}", x);
   rms_forward("add_rms_norm_fwd", exec, y, rstd, h, x, r, weight, eps);
 }
 
@@ -110,7 +110,7 @@ void layer_norm_fwd(Exec& exec, Operand& y, Tensor mean, Tensor rstd, ConstTenso
 
 void add_layer_norm_fwd(Exec& exec, Operand& y, Tensor mean, Tensor rstd, Tensor h, ConstTensor x, ConstTensor r,
                         ConstTensor weight, ConstTensor bias, float eps) {
-  check(static_cast<bool>(r), "add_layer_norm_fwd: r is missing, expected {}", x.str());
+  check(static_cast<bool>(r), "add_layer_norm_fwd: r is missing, expected {}", x);
   layer_forward("add_layer_norm_fwd", exec, y, mean, rstd, h, x, r, weight, bias, eps);
 }
 

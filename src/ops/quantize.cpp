@@ -47,32 +47,29 @@ void check_copy(const char* op, const Quantized& q) {
   check(known(f) && !(f.stochastic && f.element != DType::kE2M1),
         "{}: no cast to {} with scale rule {}, blocking {}, block {}{}", op, name_of(f.element),
         static_cast<int>(f.rule), static_cast<int>(f.blocking), f.block, f.stochastic ? ", stochastic" : "");
-  check(q.data.shape.rank() == 2 && q.data.dtype == f.element, "{}: data is {}, expected {}[outer,inner]", op,
-        q.data.str(), name_of(f.element));
+  check(q.data.shape.rank() == 2 && q.data.dtype == f.element, "{}: data is {}, expected {}[outer,inner]", op, q.data,
+        name_of(f.element));
   if (f.element == DType::kE2M1 && q.data.dim(1) % 2 != 0)
-    fail(Exit::kUsage, "{}: {} has odd rows; two FP4 codes share a byte", op, q.data.str());
+    fail(Exit::kUsage, "{}: {} has odd rows; two FP4 codes share a byte", op, q.data);
   const Shape scales = scale_shape(f, q.data.dim(0), q.data.dim(1));
   check(q.scale_inv.dtype == scale_dtype(f) && q.scale_inv.shape == scales,
-        "{}: scale_inv is {}, expected {}{} for data {}", op, q.scale_inv.str(), name_of(scale_dtype(f)), scales.str(),
-        q.data.str());
+        "{}: scale_inv is {}, expected {}{} for data {}", op, q.scale_inv, name_of(scale_dtype(f)), scales, q.data);
   check(f.rule != ScaleRule::kNvfp4 || q.amax, "{}: an nvfp4 copy needs amax", op);
 }
 
 void check_source(const char* op, const Quantized& q, bool columnwise, const ConstTensor& x) {
   check_copy(op, q);
-  check(x.dtype == DType::kBF16 || x.dtype == DType::kF32, "{}: source is {}, expected bf16 or f32", op, x.str());
+  check(x.dtype == DType::kBF16 || x.dtype == DType::kF32, "{}: source is {}, expected bf16 or f32", op, x);
   const int64_t m = x.rows(), k = x.cols();
   const Shape expected = columnwise ? Shape{k, m} : Shape{m, k};
   check(q.data.shape == expected, "{}: {} data is {}, expected {} from source {}", op,
-        columnwise ? "columnwise" : "rowwise", q.data.str(), expected.str(), x.str());
+        columnwise ? "columnwise" : "rowwise", q.data, expected, x);
   if (!q.format.hadamard) return;
   check(columnwise && q.format.blocking == Blocking::kRow && q.format.rule == ScaleRule::kNvfp4,
         "{}: the Hadamard transform is for columnwise nvfp4 copies in 1 x 16 blocks", op);
-  if (x.dtype != DType::kBF16)
-    fail(Exit::kUsage, "{}: source of a Hadamard transform is {}, expected bf16", op, x.str());
+  if (x.dtype != DType::kBF16) fail(Exit::kUsage, "{}: source of a Hadamard transform is {}, expected bf16", op, x);
   if (m % 16 != 0)
-    fail(Exit::kUsage, "{}: source is {}: {} tokens, expected a multiple of 16 for the Hadamard transform", op, x.str(),
-         m);
+    fail(Exit::kUsage, "{}: source is {}: {} tokens, expected a multiple of 16 for the Hadamard transform", op, x, m);
 }
 
 QuantizePanel& panel_of(Exec& exec) {
@@ -143,7 +140,7 @@ void cast(Exec& exec, const Copy* copies, int count, const ConstTensor& x, uint3
     if (q.amax) *q.amax = amax;
     if (f.rule == ScaleRule::kNvfp4) form.nvfp4 = nvfp4_tensor_scale(amax);
     if (f.blocking == Blocking::kTensor) {
-      check(f.rule != ScaleRule::kGiven || q.scale, "quantize: data {} has no given scale", q.data.str());
+      check(f.rule != ScaleRule::kGiven || q.scale, "quantize: data {} has no given scale", q.data);
       form.tensor_scale = f.rule == ScaleRule::kGiven
                               ? *q.scale
                               : compute_scale_from_amax(amax, f.element == DType::kE4M3 ? kMaxE4M3 : kMaxE5M2,
@@ -183,8 +180,7 @@ void quantize_form(Exec& exec, Quantized& q, bool columnwise, ConstTensor x, uin
 
 void dequantize(Exec& exec, Tensor y, const Quantized& q) {
   check_copy("dequantize", q);
-  check(y.dtype == DType::kF32 && y.shape == q.data.shape, "dequantize: y is {}, expected f32{}", y.str(),
-        q.data.shape.str());
+  check(y.dtype == DType::kF32 && y.shape == q.data.shape, "dequantize: y is {}, expected f32{}", y, q.data.shape);
   const DequantizeJob job = read_job(q);
   parallel_for(job.outer, 1, [&](int64_t begin, int64_t end) {
     MANTISSA_CPU_CALL(exec, dequantize_rows, job, y.as<float>(), begin, end);

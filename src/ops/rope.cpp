@@ -23,11 +23,11 @@ void check_args(const char* op, const ConstTensor& y, const ConstTensor& x, cons
                 const ConstTensor& positions, const HeadLayout& layout) {
   check_layout(op, layout);
   if (x.dtype != DType::kBF16 && x.dtype != DType::kF32)
-    fail(Exit::kInternal, "{}: x is {}, expected bf16 or f32", op, x.str());
+    fail(Exit::kInternal, "{}: x is {}, expected bf16 or f32", op, x);
   expect(op, "x", x, x.dtype, {x.rows(), layout.qkv_cols()}, "[T, (N + 2 KV) D]");
   expect(op, "y", y, x.dtype, x.shape, "as x");
   if (!cos_sin.data || cos_sin.dtype != DType::kF32 || cos_sin.shape.rank() != 2 || cos_sin.dim(1) != layout.head_dim)
-    fail(Exit::kInternal, "{}: cos_sin is {}, expected f32[P,{}]", op, cos_sin.str(), layout.head_dim);
+    fail(Exit::kInternal, "{}: cos_sin is {}, expected f32[P,{}]", op, cos_sin, layout.head_dim);
   expect(op, "positions", positions, DType::kI32, {x.rows()}, "T of x");
   const auto* p = static_cast<const int32_t*>(positions.data);
   for (int64_t t = 0; t < x.rows(); ++t)

@@ -18,8 +18,7 @@ class PlainLinear final : public LinearRecipe {
 
   void refresh_weight(Exec&, ConstTensor w) override {
     check(w.dtype == compute_ && w.rows() == site_.n && w.cols() == site_.k,
-          "{}: weight of {} is {}, expected {}[{},{}]", recipe_, site_.name, w.str(), name_of(compute_), site_.n,
-          site_.k);
+          "{}: weight of {} is {}, expected {}[{},{}]", recipe_, site_.name, w, name_of(compute_), site_.n, site_.k);
     weight_ = w;
   }
 

@@ -31,7 +31,7 @@ void QuantizedLinear::allocate(Arena& arena) {
 
 void QuantizedLinear::refresh_weight(Exec& exec, ConstTensor w) {
   check(w.dtype == DType::kBF16 && w.rows() == site_.n && w.cols() == site_.k,
-        "{}: weight of {} is {}, expected bf16[{},{}]", recipe_, site_.name, w.str(), site_.n, site_.k);
+        "{}: weight of {} is {}, expected bf16[{},{}]", recipe_, site_.name, w, site_.n, site_.k);
   quantize_form(exec, weight_.rowwise, /*columnwise=*/false, w, weight_.tensor_id, nullptr);
   if (weight_.columnwise) quantize_form(exec, weight_.columnwise, /*columnwise=*/true, w, weight_.tensor_id, nullptr);
 }

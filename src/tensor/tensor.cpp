@@ -9,3 +9,8 @@ std::string Shape::str() const {
 }
 
 }  // namespace mantissa
+
+fmt::format_context::iterator fmt::formatter<mantissa::Shape>::format(const mantissa::Shape& shape,
+                                                                      format_context& context) const {
+  return fmt::format_to(context.out(), "{}", shape.str());
+}

@@ -63,7 +63,7 @@ struct BasicTensor {
   // Rows [begin, begin + n) of the first dimension.
   BasicTensor slice(int64_t begin, int64_t n) const;
   BasicTensor reshape(Shape to) const {
-    check(to.count() == count(), "reshape: {} has {} elements, {} wants {}", shape.str(), count(), to.str(), to.count());
+    check(to.count() == count(), "reshape: {} has {} elements, {} wants {}", shape, count(), to, to.count());
     return {data, dtype, to};
   }
   std::string str() const { return std::string(name_of(dtype)) + shape.str(); }
@@ -75,7 +75,7 @@ struct Tensor : BasicTensor<void> {
   Tensor(const BasicTensor<void>& b) : BasicTensor<void>(b) {}
   template <class T>
   T* as() const {
-    check(holds<T>(dtype), "tensor {} read as another element type", str());
+    check(holds<T>(dtype), "tensor {} read as another element type", *this);
     return static_cast<T*>(data);
   }
 };
@@ -87,11 +87,30 @@ struct ConstTensor : BasicTensor<const void> {
   ConstTensor(const BasicTensor<void>& t) : BasicTensor<const void>{t.data, t.dtype, t.shape} {}  // NOLINT: implicit by design
   template <class T>
   const T* as() const {
-    check(holds<T>(dtype), "tensor {} read as another element type", str());
+    check(holds<T>(dtype), "tensor {} read as another element type", *this);
     return static_cast<const T*>(data);
   }
 };
 
 }  // namespace mantissa
+
+// Shapes and tensors print as their str(). A message takes them as they are: check() formats only what it throws, and
+// an op whose arguments are right allocates nothing.
+template <>
+struct fmt::formatter<mantissa::Shape> {
+  constexpr auto parse(format_parse_context& context) { return context.begin(); }
+  format_context::iterator format(const mantissa::Shape& shape, format_context& context) const;
+};
+template <class Void>
+struct fmt::formatter<mantissa::BasicTensor<Void>> {
+  constexpr auto parse(format_parse_context& context) { return context.begin(); }
+  format_context::iterator format(const mantissa::BasicTensor<Void>& tensor, format_context& context) const {
+    return fmt::format_to(context.out(), "{}{}", name_of(tensor.dtype), tensor.shape);
+  }
+};
+template <>
+struct fmt::formatter<mantissa::Tensor> : fmt::formatter<mantissa::BasicTensor<void>> {};
+template <>
+struct fmt::formatter<mantissa::ConstTensor> : fmt::formatter<mantissa::BasicTensor<const void>> {};
 
 #include "tensor/tensor_inline.h"

@@ -21,7 +21,7 @@ constexpr bool holds(DType dtype) {
 
 template <class Void>
 BasicTensor<Void> BasicTensor<Void>::slice(int64_t begin, int64_t n) const {
-  check(shape.rank() >= 1 && begin >= 0 && begin + n <= shape[0], "slice [{}, {}) of {}", begin, begin + n, str());
+  check(shape.rank() >= 1 && begin >= 0 && begin + n <= shape[0], "slice [{}, {}) of {}", begin, begin + n, *this);
   int64_t row = 1;
   Shape to = shape;
   switch (shape.rank()) {

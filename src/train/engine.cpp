@@ -103,8 +103,8 @@ UpdateResult Engine::update(const AdamwSettings& s) {
     for (int id = 0; id < params_.size(); ++id) {
       const int64_t at = first_nonfinite(exec_, params_.grad(id));
       if (at >= 0)
-        fail(Exit::kNonFinite, "gradient of {} {} is not finite at element {}", params_.spec(id).name,
-             params_.grad(id).str(), at);
+        fail(Exit::kNonFinite, "gradient of {} {} is not finite at element {}", params_.spec(id).name, params_.grad(id),
+             at);
     }
     fail(Exit::kNonFinite, "gradient norm {} overflows although every gradient is finite", result.grad_norm);
   }

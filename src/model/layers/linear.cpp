@@ -24,10 +24,10 @@ Operand make_operand(const OperandSpec& spec, int64_t m, int64_t k, DType dtype,
 
 }  // namespace
 
-void check_finite(const StepContext& context, ConstTensor x, const std::string& tensor) {
+void check_finite(const StepContext& context, ConstTensor x, std::string_view owner, std::string_view tensor) {
   if (!context.check_finite) return;
   const int64_t at = first_nonfinite(context.exec, x);
-  if (at >= 0) fail(Exit::kNonFinite, "{} {} is not finite at element {}", tensor, x.str(), at);
+  if (at >= 0) fail(Exit::kNonFinite, "{}{} {} is not finite at element {}", owner, tensor, x, at);
 }
 
 Linear::Linear(LinearSite site, std::unique_ptr<LinearRecipe> recipe, int weight, int bias)
@@ -70,7 +70,7 @@ void Linear::measure(StepContext& context, const Operand& x, const char* tensor)
 void Linear::forward(StepContext& context, Tensor y, const Operand& x) const {
   if (context.exec.pass == Pass::kForward) measure(context, x, "input");
   recipe_->fprop(context.exec, y, x, bias_ < 0 ? ConstTensor{} : context.params.weight(bias_));
-  check_finite(context, y, site_.name + " output");
+  check_finite(context, y, site_.name, " output");
 }
 
 void Linear::backward(StepContext& context, Tensor dx, const Operand& dy, const Operand& x) const {

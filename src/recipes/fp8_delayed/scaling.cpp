@@ -32,7 +32,7 @@ void DelayedScaling::raise(int slot, float amax) {
   if (amax > row0 || std::isnan(amax)) row0 = amax;
 }
 
-std::string DelayedScaling::update(const std::string& layer, const std::vector<const char*>& slot_names) {
+std::string DelayedScaling::update(const std::string& layer, std::initializer_list<const char*> slot_names) {
   publish();  // of an update whose backward was left out
   std::string nonfinite;
   for (int slot = 0; slot < slots_; ++slot) {
@@ -42,7 +42,7 @@ std::string DelayedScaling::update(const std::string& layer, const std::vector<c
     next_.as<float>()[slot] = next;
     if (!std::isfinite(amax))
       nonfinite += fmt::format("{}{} {}: amax is {}, scale {} -> {}", nonfinite.empty() ? "" : "; ", layer,
-                               slot_names[static_cast<size_t>(slot)], amax, scale, next);
+                               slot_names.begin()[slot], amax, scale, next);
   }
   pending_ = true;
   return nonfinite;

@@ -3,6 +3,8 @@
 // learning".
 #pragma once
 
+#include <initializer_list>
+
 #include "recipes/recipe.h"
 
 namespace mantissa {
@@ -31,7 +33,7 @@ class DelayedScaling {
   void raise(int slot, float amax);
   // Works out the next scale of every slot and rolls the histories; casts read it from publish() on.
   // Returns the slots' non-finite amaxes as text, "" when all are finite.
-  std::string update(const std::string& layer, const std::vector<const char*>& slot_names);
+  std::string update(const std::string& layer, std::initializer_list<const char*> slot_names);
   void publish();
 
   Tensor scales() const { return scale_; }     // [slots] f32

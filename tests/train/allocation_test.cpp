@@ -1,0 +1,117 @@
+// Nothing is allocated during a step: operator new of this binary counts while a counter runs.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "train/engine.h"
+
+namespace {
+
+std::atomic<bool> counting{false};
+std::atomic<int64_t> allocations{0};
+
+void* count_and_allocate(size_t bytes) {
+  if (counting.load(std::memory_order_relaxed)) allocations.fetch_add(1, std::memory_order_relaxed);
+  void* p = std::malloc(bytes == 0 ? 1 : bytes);
+  if (!p) throw std::bad_alloc();
+  return p;
+}
+
+}  // namespace
+
+void* operator new(size_t bytes) { return count_and_allocate(bytes); }
+void* operator new[](size_t bytes) { return count_and_allocate(bytes); }
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete[](void* p) noexcept { std::free(p); }
+void operator delete(void* p, size_t) noexcept { std::free(p); }
+void operator delete[](void* p, size_t) noexcept { std::free(p); }
+
+namespace mantissa {
+namespace {
+
+ModelConfig small_model(const std::string& arch) {
+  ModelConfig m;
+  m.arch = arch;
+  m.vocab_size = 64;
+  m.hidden_size = 64;
+  m.intermediate_size = 128;
+  m.num_hidden_layers = 2;
+  m.num_attention_heads = 2;
+  m.num_key_value_heads = arch == "gpt2" ? 2 : 1;
+  m.head_dim = 32;
+  m.max_position_embeddings = 64;
+  m.resolve();
+  return m;
+}
+
+struct Case {
+  std::string arch, recipe, weights, scope, recompute;
+};
+
+class StepAllocates : public testing::TestWithParam<Case> {};
+
+TEST_P(StepAllocates, Nothing) {
+  const Case& c = GetParam();
+  PrecisionConfig precision;
+  precision.recipe = c.recipe, precision.weights = c.weights, precision.scope = c.scope;
+  constexpr int64_t kTokens = 128;
+  Engine engine(small_model(c.arch), precision,
+                {.tokens = kTokens, .sequence_length = 64, .recompute = parse_recompute(c.recompute)});
+  engine.build();
+  engine.initialize(3);
+  std::vector<int32_t> ids, labels, positions;
+  for (int32_t i = 0; i < kTokens; ++i) {
+    ids.push_back(i * 7 % 64);
+    labels.push_back(i * 11 % 64);
+    positions.push_back(i % 64);
+  }
+  const std::vector<int32_t> segments = {0, 64, 128};
+  const MicroBatch batch = {{ids.data(), DType::kI32, {kTokens}},
+                            {labels.data(), DType::kI32, {kTokens}},
+                            {positions.data(), DType::kI32, {kTokens}},
+                            {segments.data(), DType::kI32, {3}}};
+  for (uint32_t step = 1; step <= 6; ++step) {
+    allocations = 0;
+    counting = step >= 3;
+    engine.begin_step(step);
+    engine.micro_step(batch, 2 * kTokens, 1e-4);
+    engine.micro_step(batch, 2 * kTokens, 1e-4);
+    engine.update({});
+    LossSums sums;
+    engine.evaluate(batch, sums);
+    counting = false;
+    EXPECT_EQ(allocations.load(), 0) << "step " << step;
+  }
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all = {{"gpt2", "bf16", "fp32", "linear", "none"}};
+  for (const RecipeEntry& recipe : recipe_table()) {
+    all.push_back({"qwen3", recipe.name, "fp32", "linear", "norm+act"});
+    if (recipe.bits < 16) all.push_back({"llama", recipe.name, "bf16-sr", "linear+logits+norm", "block"});
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Recipes, StepAllocates, testing::ValuesIn(cases()), [](const auto& test) {
+  std::string name = test.param.arch + "_" + test.param.recipe;
+  for (char& c : name)
+    if (c == '-') c = '_';
+  return name;
+});
+
+// The counter itself: a test of zero that could not count would always pass.
+TEST(AllocationCounter, Counts) {
+  allocations = 0;
+  counting = true;
+  delete new int(1);
+  std::vector<int> values(100);
+  counting = false;
+  EXPECT_GE(allocations.load(), 1);
+  EXPECT_EQ(values.size(), 100u);
+}
+
+}  // namespace
+}  // namespace mantissa
