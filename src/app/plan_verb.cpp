@@ -103,6 +103,7 @@ int plan_verb(const std::vector<std::string>& given) {
   app.add_option("--memory-gib", o.memory_gib, "memory of the device; default: this machine's")->check(CLI::PositiveNumber);
   if (!parse_flags(app, args)) return 0;
   const TrainConfig c = read_train_config(o.path, overrides);
+  c.refuse_unread(true);  // the config of a run or of a comparison
   const DataFacts data = facts_of(c);
   const int64_t steps = c.steps(data.tokens);
   c.schedule.validate(steps);

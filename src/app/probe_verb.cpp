@@ -143,6 +143,7 @@ bool parse(ProbeOptions& o, std::vector<std::string> args) {
   if (!parse_flags(app, args)) return false;
   o.adamw.beta1 = betas[0], o.adamw.beta2 = betas[1];
   o.precision.validate();
+  refuse_unread_options(o.precision.options, {&find_recipe(o.precision.recipe)});
   if (o.device == "cuda") fail(Exit::kUnavailable, "--device cuda: this build has no CUDA backend; cpu runs everything");
   return true;
 }

@@ -10,6 +10,20 @@
 #include "report/html.h"
 
 namespace mantissa {
+namespace {
+
+// A finished run of another config is not what was asked for.
+void refuse_other_config(const std::string& folder, const TrainConfig& config) {
+  TrainConfig before;
+  config::Source::from_file(join_path(folder, "config.yaml"), {}).read([&before](config::Fields& f) {
+    before.describe(f);
+  });
+  if (before.identity() != config.identity())
+    fail(Exit::kUsage, "{}: holds a finished run of another config; give another run.dir, or --restart to train anew",
+         folder);
+}
+
+}  // namespace
 
 int train_verb(const std::vector<std::string>& given) {
   std::vector<std::string> args = given;
@@ -27,13 +41,18 @@ int train_verb(const std::vector<std::string>& given) {
   Console console(!config.log.console);
   const std::string folder = config.run.folder();
   const std::string result_path = join_path(folder, "result.json");
+  config.refuse_unread(false);
+  if (exists(join_path(folder, "compare.json")))
+    fail(Exit::kUsage, "{}: holds a comparison; give another run.dir", folder);
   if (exists(result_path) && !restart) {
+    refuse_other_config(folder, config);
     console.line(fmt::format("{} holds a finished run: loss {:.4f}; --restart trains anew", folder,
                              read_json(result_path).value("loss", 0.0)));
     return 0;
   }
   catch_stop_signals();
   const Dataset data = Dataset::load(config.data, static_cast<uint64_t>(config.run.seed));
+  Trainer(config, data, {1, 1});  // checked before the rates are measured
   const MachineRates rates = measure_rates();
   Trainer trainer(config, data, rates);
   print_machine(console, rates);
@@ -47,7 +66,6 @@ int train_verb(const std::vector<std::string>& given) {
           },
       .warning = [&](const std::string& text) { console.warn(text); },
       .stop = [] { return stop_requested(); }};
-  if (exists(result_path)) std::filesystem::remove(result_path);
   const RunResult result = trainer.run(folder, hooks);
   console.end_status();
   report::write_report({folder}, join_path(folder, "report.html"));

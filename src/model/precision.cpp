@@ -85,8 +85,13 @@ void PrecisionConfig::validate() const {
     if ((find_recipe(rule.recipe).bits == 32) != (base.bits == 32))
       fail(Exit::kUsage, "precision.rules: {} -> {}: FP32 layers cannot be mixed with recipe {}", rule.match, rule.recipe, recipe);
   }
-  if (path == "native" && base.bits < 16)
-    fail(Exit::kUnavailable, "precision.path: native, but a CPU has no {} matrix unit; auto trains with exact emulation", recipe);
+  if (path != "native") return;
+  std::vector<std::string> in_use = {recipe};
+  for (const PrecisionRule& rule : rules) in_use.push_back(rule.recipe);
+  for (const std::string& name : in_use)
+    if (find_recipe(name).bits < 16)
+      fail(Exit::kUnavailable,
+           "precision.path: native, but a CPU has no {} matrix unit; auto trains with exact emulation", name);
 }
 
 WeightMode PrecisionConfig::weight_mode() const {

@@ -21,21 +21,6 @@ std::string baseline_recipe() {
   fail(Exit::kInternal, "no recipe of 16 bits");
 }
 
-// What two starts must share to be one comparison.
-std::string identity(const TrainConfig& config) {
-  TrainConfig c = config;
-  c.run.dir.clear();
-  c.log.console = true;
-  return config::dump([&c](config::Fields& f) { c.describe(f); });
-}
-
-Json read_rows(const std::string& path) {
-  if (!exists(path)) return Json::array();
-  const Json json = read_json(path);
-  if (!json.contains("rows") || !json["rows"].is_array()) fail(Exit::kInput, "{}: no list of rows", path);
-  return json["rows"];
-}
-
 const Json* find_row(const Json& rows, const std::string& name) {
   for (const Json& row : rows)
     if (row.value("name", "") == name) return &row;
@@ -111,8 +96,18 @@ class Datasets {
   std::map<int64_t, std::unique_ptr<Dataset>> sets_;
 };
 
-MachineRates recorded_rates(const std::string& path) {
-  const Json json = read_json(path);
+// Rows on changed data cannot stand beside the ones that have ended.
+void refuse_changed_data(const Json& before, const Dataset& data, const std::string& path) {
+  const Json& files = member(member(before, "data", path), "files", path);
+  const std::vector<SourceFile>& now = data.report().files;
+  bool same = files.size() == now.size();
+  for (size_t i = 0; same && i < now.size(); ++i) same = files[i].value("sha256", "") == now[i].sha256;
+  if (!same)
+    fail(Exit::kUsage, "{}: its rows were trained on {} of another content than now; --restart trains anew", path,
+         now.empty() ? "data" : now.front().path);
+}
+
+MachineRates recorded_rates(const Json& json, const std::string& path) {
   const Json& rates = member(member(json, "machine", path), "gemm_gflops", path);
   return {member(rates, "bf16", path).get<double>(), member(rates, "f32", path).get<double>()};
 }
@@ -150,15 +145,17 @@ bool run_compare(const TrainConfig& config, bool restart, const CompareHooks& ho
   const std::string folder = config.run.folder();
   const std::string config_path = join_path(folder, "config.yaml"), path = join_path(folder, "compare.json");
   const std::vector<CompareRowSpec> specs = compare_rows(config);
-  if (restart) {
-    // Only what a comparison wrote is removed.
-    for (const char* name : {"rows", "compare.json", "config.yaml", "report.html"})
-      std::filesystem::remove_all(join_path(folder, name));
-  }
-  if (exists(config_path) && read_text(config_path) != identity(config))
+  config.refuse_unread(true);
+  if (exists(join_path(folder, "run.json"))) fail(Exit::kUsage, "{}: holds a single run; give another run.dir", folder);
+  const std::string identity = config.identity();
+  const bool begun = !restart && exists(path);
+  const Json before = begun ? read_json(path) : Json();
+  if ((!restart && exists(config_path) && read_text(config_path) != identity) ||
+      (begun && member(before, "config", path) != identity))
     fail(Exit::kUsage, "{}: holds a comparison of another config; give another run.dir, or --restart to train anew", folder);
 
-  Json rows = read_rows(path);
+  Json rows = begun ? member(before, "rows", path) : Json::array();
+  if (!rows.is_array()) fail(Exit::kInput, "{}: rows is not a list", path);
   size_t ended = 0;
   for (const CompareRowSpec& spec : specs) ended += find_row(rows, spec.name) != nullptr;
   if (ended == specs.size()) return false;
@@ -166,11 +163,17 @@ bool run_compare(const TrainConfig& config, bool restart, const CompareHooks& ho
   Datasets data(config.data);
   // Every row is checked before the first one trains.
   const Dataset& first_data = data.of(config.run.seed);
+  if (begun) refuse_changed_data(before, first_data, path);
   for (const CompareRowSpec& spec : specs)
     in_context(spec.name, [&] { Trainer(row_config(config, spec, 0), first_data, {1, 1}); });
-  const MachineRates rates = exists(path) ? recorded_rates(path) : measure_rates();
+  const MachineRates rates = begun ? recorded_rates(before, path) : measure_rates();
+  if (restart) {
+    // Only what a comparison wrote is removed, and only once the new one is known to start.
+    for (const char* name : {"rows", "compare.json", "config.yaml", "report.html"})
+      std::filesystem::remove_all(join_path(folder, name));
+  }
   make_dirs(folder);
-  write_atomic(config_path, identity(config));
+  write_atomic(config_path, identity);
 
   for (size_t i = 0; i < specs.size(); ++i) {
     const CompareRowSpec& spec = specs[i];
@@ -192,7 +195,7 @@ bool run_compare(const TrainConfig& config, bool restart, const CompareHooks& ho
     for (int64_t repeat = 0; repeat < config.compare.seeds; ++repeat) seeds.push_back(config.run.seed + repeat);
     const Json out = {{"version", kVersion},
                       {"commit", commit()},
-                      {"config", identity(config)},
+                      {"config", identity},
                       {"machine", info["machine"]},
                       {"peak", info["peak"]},
                       {"flops_per_token", info["flops_per_token"]},

@@ -6,6 +6,17 @@
 #include "model/hf_checkpoint.h"
 
 namespace mantissa {
+namespace {
+
+// Rows of a comparison are told apart by name.
+void refuse_twice(const char* key, const std::vector<std::string>& names) {
+  for (size_t i = 0; i < names.size(); ++i)
+    if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
+        names.begin() + static_cast<std::ptrdiff_t>(i))
+      fail(Exit::kUsage, "{}: {} is listed twice", key, names[i]);
+}
+
+}  // namespace
 
 void TrainConfig::describe(config::Fields& fields) {
   fields.section("run", [this](config::Fields& f) {
@@ -68,18 +79,44 @@ void TrainConfig::describe(config::Fields& fields) {
 
 void TrainConfig::resolve() {
   if (!model_init.empty()) {
-    if (model != ModelConfig{})
-      fail(Exit::kUsage, "model: init {} gives the sizes; leave the other keys of the section out", model_init);
+    const ModelConfig given = model;
     model = read_hf_config(model_init);
+    model.resolve();
+    // The config that a run writes has both.
+    if (given != ModelConfig{} && given != model)
+      fail(Exit::kUsage, "model: init {} gives the sizes; leave the other keys of the section out", model_init);
   }
   model.resolve();
   precision.validate();
+  if (compare.weights.empty())
+    fail(Exit::kUsage, "compare.weights: empty, expected at least one of fp32, bf16, bf16-sr");
+  refuse_twice("compare.weights", compare.weights);
+  refuse_twice("precision.recipes", precision.recipes);
   for (const std::string& weights : compare.weights)
     if (weights != "fp32" && weights != "bf16" && weights != "bf16-sr")
       fail(Exit::kUsage, "compare.weights: {}: expected fp32, bf16 or bf16-sr", weights);
   if (batch.tokens % data.sequence_length != 0)
     fail(Exit::kUsage, "batch.tokens: {} is not a multiple of data.sequence_length {}", batch.tokens, data.sequence_length);
   if (train.steps > 0 && train.tokens > 0) fail(Exit::kUsage, "train: give steps or tokens, not both");
+}
+
+void TrainConfig::refuse_unread(bool comparing) const {
+  std::vector<const RecipeEntry*> in_use = {&find_recipe(precision.recipe)};
+  const auto use = [&in_use](const std::string& name) {
+    const RecipeEntry* entry = &find_recipe(name);
+    if (std::find(in_use.begin(), in_use.end(), entry) == in_use.end()) in_use.push_back(entry);
+  };
+  for (const PrecisionRule& rule : precision.rules) use(rule.recipe);
+  if (comparing)
+    for (const std::string& name : precision.recipes) use(name);
+  in_context("precision", [&] { refuse_unread_options(precision.options, in_use); });
+}
+
+std::string TrainConfig::identity() const {
+  TrainConfig c = *this;
+  c.run.dir.clear();
+  c.log.console = true;
+  return config::dump([&c](config::Fields& f) { c.describe(f); });
 }
 
 int64_t TrainConfig::steps(int64_t pass_tokens) const {

@@ -68,6 +68,10 @@ struct TrainConfig {
   void describe(config::Fields& fields);
   // After parsing: reads model_init's config.json, resolves the model, checks what can be checked without data.
   void resolve();
+  // Throws Exit::kUsage for a recipe option that no recipe in use reads; a comparison uses precision.recipes too.
+  void refuse_unread(bool comparing) const;
+  // What two starts must share to go on as one run: every value but the folder and what goes to the console.
+  std::string identity() const;
   // Optimizer steps: train.steps; else ceil(train.tokens / batch.tokens); else the whole steps that the epochs fill, at least 1.
   int64_t steps(int64_t pass_tokens) const;
   int64_t rows_per_step() const { return batch.tokens / data.sequence_length; }

@@ -1,8 +1,11 @@
 #include "train/memory_plan.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/error.h"
+#include "base/text.h"
+#include "base/units.h"
 
 namespace mantissa {
 namespace {
@@ -11,7 +14,7 @@ MemoryLedger ledger_of(const TrainConfig& config, int64_t micro_rows) {
   return Engine(config.model, config.precision, engine_options(config, micro_rows)).plan();
 }
 
-double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
+std::string size_text(int64_t bytes) { return bytes_text(static_cast<double>(bytes)); }
 
 int64_t parse_rows(const TrainConfig& config) {
   const std::string& text = config.batch.micro_batch;
@@ -24,22 +27,61 @@ int64_t parse_rows(const TrainConfig& config) {
   return rows;
 }
 
-[[noreturn]] void refuse(const TrainConfig& config, int64_t rows, int64_t needed, int64_t device) {
-  std::string ways;
-  for (int64_t fewer = rows / 2; fewer >= 1; fewer /= 2) {
-    if (config.rows_per_step() % fewer != 0) continue;
-    const int64_t bytes = ledger_of(config, fewer).total();
-    if (bytes > device) continue;
-    ways = fmt::format("micro_batch {} -> {} fits ({:.1f} GiB)", rows, fewer, gib(bytes));
-    break;
+// Changes that make the run fit, least first; the first two that do are told.
+class Ways {
+ public:
+  Ways(const TrainConfig& config, int64_t rows, int64_t device) : config_(config), rows_(rows), device_(device) {}
+
+  std::vector<std::string> find() {
+    TrainConfig block = config_, c = config_;
+    block.train.recompute = "block";
+    const bool recomputes = config_.train.recompute == "block";
+    fewer_rows(config_, "", 1);
+    const int64_t least = 2 * found_rows_;
+    if (!recomputes) try_one("train.recompute: block", block, rows_);
+    if (find_recipe(config_.precision.recipe).bits < 32 && config_.precision.weights == "fp32") {
+      c.precision.weights = "bf16";
+      try_one("precision.weights: bf16", c, rows_);
+    }
+    if (!recomputes) fewer_rows(block, "train.recompute: block with ", std::max<int64_t>(1, least));
+    if (ways_.size() < 2) fewer_layers();
+    if (ways_.empty()) ways_.push_back("a smaller model.hidden_size or model.vocab_size");
+    if (ways_.size() < 2) ways_.push_back("a device with that much");
+    return ways_;
   }
-  TrainConfig block = config;
-  block.train.recompute = "block";
-  const int64_t with_block = ledger_of(block, rows).total();
-  if (config.train.recompute != "block" && with_block <= device)
-    ways += fmt::format("{}train.recompute: block fits ({:.1f} GiB)", ways.empty() ? "" : ", or ", gib(with_block));
-  if (ways.empty()) ways = "a smaller model, bf16 weights or more memory is needed";
-  fail(Exit::kMemory, "memory: needs {:.1f} GiB, device has {:.1f}: {}", gib(needed), gib(device), ways);
+
+ private:
+  bool try_one(const std::string& what, const TrainConfig& config, int64_t rows) {
+    if (ways_.size() == 2) return true;
+    const int64_t bytes = ledger_of(config, rows).total();
+    if (bytes > device_) return false;
+    ways_.push_back(fmt::format("{} fits ({})", what, size_text(bytes)));
+    return true;
+  }
+  void fewer_rows(const TrainConfig& config, const std::string& before, int64_t least) {
+    for (int64_t rows = rows_ / 2; rows >= least; rows /= 2)
+      if (config.rows_per_step() % rows == 0 &&
+          try_one(fmt::format("{}batch.micro_batch {} -> {}", before, rows_, rows), config, rows)) {
+        found_rows_ = rows;
+        return;
+      }
+  }
+  void fewer_layers() {
+    TrainConfig c = config_;
+    const int64_t layers = config_.model.num_hidden_layers;
+    for (c.model.num_hidden_layers = layers / 2; c.model.num_hidden_layers >= 1; c.model.num_hidden_layers /= 2)
+      if (try_one(fmt::format("model.num_hidden_layers {} -> {}", layers, c.model.num_hidden_layers), c, rows_)) return;
+  }
+
+  const TrainConfig& config_;
+  int64_t rows_, device_;
+  int64_t found_rows_ = 0;
+  std::vector<std::string> ways_;
+};
+
+[[noreturn]] void refuse(const TrainConfig& config, int64_t rows, int64_t needed, int64_t device) {
+  const std::vector<std::string> ways = Ways(config, rows, device).find();
+  fail(Exit::kMemory, "memory: needs {}, device has {}: {}", size_text(needed), size_text(device), join(ways, ", or "));
 }
 
 }  // namespace

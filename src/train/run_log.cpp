@@ -1,6 +1,7 @@
 #include "train/run_log.h"
 
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
@@ -21,6 +22,7 @@ RunLog::RunLog(const std::string& folder) : folder_(folder) {
   const std::string path = join_path(folder, "metrics.jsonl");
   metrics_.reset(std::fopen(path.c_str(), "w"));
   if (!metrics_) fail(Exit::kStorage, "{}: cannot be written", path);
+  std::filesystem::remove(join_path(folder, "result.json"));
 }
 
 void RunLog::write_config(const std::string& yaml) { write_atomic(join_path(folder_, "config.yaml"), yaml); }

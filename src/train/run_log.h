@@ -18,7 +18,8 @@ struct RunResult;
 
 class RunLog {
  public:
-  // Makes the folder; metrics.jsonl begins anew. Exit::kStorage when it cannot be written.
+  // Makes the folder; metrics.jsonl begins anew, a result.json of before goes. Exit::kStorage when it cannot be
+  // written.
   explicit RunLog(const std::string& folder);
 
   void write_config(const std::string& yaml);

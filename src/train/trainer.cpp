@@ -59,6 +59,7 @@ Trainer::Trainer(const TrainConfig& config, const Dataset& data, const MachineRa
     : config_(config), data_(data), rates_(rates), steps_(config.steps(data.tokens(Split::kTrain))) {
   if (config.model.vocab_size < data.vocab_size())
     fail(Exit::kUsage, "model.vocab_size: {} is smaller than the tokenizer's {}", config.model.vocab_size, data.vocab_size());
+  config_.precision.validate();
   config_.schedule.validate(steps_);
   memory_ = plan_memory(config_, machine().memory_bytes);
   flops_ = flops_per_token(config_.model, config_.data.sequence_length, data.report().train.segment_length,
@@ -160,12 +161,13 @@ Json Trainer::info() {
   };
 }
 
-double Trainer::evaluate(int64_t rows) {
+double Trainer::evaluate(int64_t rows, const TrainHooks& hooks) {
   LossSums sums;
   for (int64_t first = 0; first < rows; first += memory_.micro_rows) {
     data_.batch(Split::kValidation, first, std::min(memory_.micro_rows, rows - first), eval_batch_);
     pad_rows(eval_batch_, memory_.micro_rows);
     engine_->evaluate(view(eval_batch_), sums);
+    if (hooks.stop && hooks.stop()) fail(Exit::kInterrupted, "stopped during an evaluation");
   }
   return sums.valid > 0 ? sums.loss / static_cast<double>(sums.valid) : NAN;
 }
@@ -252,7 +254,7 @@ RunResult Trainer::run(const std::string& folder, const TrainHooks& hooks) {
 
     const bool due = config_.train.eval_every > 0 && step % config_.train.eval_every == 0;
     if (eval_rows > 0 && (due || step == steps_)) {
-      const EvalReport evaluation{step, report.tokens, since(first_step), evaluate(eval_rows)};
+      const EvalReport evaluation{step, report.tokens, since(first_step), evaluate(eval_rows, hooks)};
       log.evaluation(evaluation);
       if (hooks.evaluation) hooks.evaluation(evaluation);
       result.eval_loss = evaluation.loss;

@@ -43,7 +43,7 @@ struct TrainHooks {
   std::function<void(const StepReport&)> step;
   std::function<void(const EvalReport&)> evaluation;
   std::function<void(const std::string&)> warning;
-  std::function<bool()> stop;  // true: leave after this step with Exit::kInterrupted
+  std::function<bool()> stop;  // asked after each step and evaluation batch; true: leave with Exit::kInterrupted
 };
 
 class Trainer {
@@ -65,7 +65,7 @@ class Trainer {
   RunResult run(const std::string& folder, const TrainHooks& hooks);
 
  private:
-  double evaluate(int64_t rows);
+  double evaluate(int64_t rows, const TrainHooks& hooks);
   void diagnose(int64_t step, double loss);
 
   TrainConfig config_;

@@ -1,0 +1,157 @@
+// Comparisons below the command line: rows, interruption inside a row, the memory plan.
+#include "train/compare.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "tests/base/support.h"
+
+namespace mantissa {
+namespace {
+
+using testing::error_of;
+using testing::TempFolder;
+
+TrainConfig small_config(const TempFolder& folder, const std::string& name) {
+  std::string text;
+  for (uint32_t i = 0, state = 9; i < 12'000; ++i) {
+    state = state * 1664525u + 1013904223u;
+    text += static_cast<char>('a' + (state >> 20) % 8);
+    if (i % 97 == 96) text += "\n\n";
+  }
+  write_atomic(folder / "text.txt", text);
+  TrainConfig c;
+  c.run.dir = folder / name;
+  c.model.arch = "qwen3";
+  c.model.vocab_size = 256;
+  c.model.hidden_size = 64;
+  c.model.intermediate_size = 64;
+  c.model.num_hidden_layers = 1;
+  c.model.num_attention_heads = 2;
+  c.model.num_key_value_heads = 1;
+  c.model.head_dim = 32;
+  c.data.train = folder / "text.txt";
+  c.data.sequence_length = 32;
+  c.batch.tokens = 64;
+  c.train.steps = 4;
+  c.compare.weights = {"fp32"};
+  c.precision.recipes = {"mxfp8"};
+  c.resolve();
+  return c;
+}
+
+Json rows_of(const TrainConfig& c) { return read_json(join_path(c.run.dir, "compare.json"))["rows"]; }
+
+// Everything of the rows but speeds and times.
+Json bits_of(const TrainConfig& c) {
+  Json rows = rows_of(c);
+  for (Json& row : rows)
+    for (const char* key :
+         {"seconds", "tokens_per_s", "mfu", "nanogpt_legacy_v1", "combined_formula_v2", "component_summation_v2025"})
+      row.erase(key);
+  return rows;
+}
+
+TEST(Compare, GoesOnWithTheFirstRowThatHasNotEnded) {
+  const TempFolder folder;
+  const TrainConfig whole = small_config(folder, "whole"), cut = small_config(folder, "cut");
+  EXPECT_TRUE(run_compare(whole, false, {}));
+
+  // Stopped inside the third row, then inside the fourth.
+  for (const auto& [stop_row, stop_step] : {std::pair<size_t, int64_t>{2, 2}, {3, 1}}) {
+    size_t current = 0, trained = 0;
+    int64_t step = 0;
+    CompareHooks hooks;
+    hooks.row_begins = [&](size_t index, size_t, const CompareRowSpec&, bool done) {
+      current = index, trained += done ? 0 : 1;
+    };
+    hooks.train.step = [&](const StepReport& r) { step = r.step; };
+    hooks.train.stop = [&] { return current == stop_row && step == stop_step; };
+    const std::string message = error_of(Exit::kInterrupted, [&] { run_compare(cut, false, hooks); });
+    EXPECT_NE(message.find("stopped after step"), std::string::npos) << message;
+    EXPECT_EQ(rows_of(cut).size(), stop_row);
+    EXPECT_EQ(trained, stop_row == 2 ? 3u : 2u) << "ended rows were trained again";
+  }
+  EXPECT_TRUE(run_compare(cut, false, {}));
+  EXPECT_EQ(bits_of(cut), bits_of(whole));
+  EXPECT_EQ(bits_of(whole).size(), 4u);
+
+  EXPECT_FALSE(run_compare(cut, false, {})) << "every row was there";
+  EXPECT_TRUE(run_compare(cut, true, {}));
+  EXPECT_EQ(bits_of(cut), bits_of(whole)) << "--restart gives the same bits";
+}
+
+TEST(Compare, StoppedInTheFirstRow) {
+  const TempFolder folder;
+  const TrainConfig c = small_config(folder, "c");
+  CompareHooks hooks;
+  hooks.train.stop = [] { return true; };
+  error_of(Exit::kInterrupted, [&] { run_compare(c, false, hooks); });
+  EXPECT_FALSE(exists(join_path(c.run.dir, "compare.json")));
+  EXPECT_TRUE(run_compare(c, false, {}));
+  EXPECT_EQ(rows_of(c).size(), 4u);
+}
+
+// A restart removes what a comparison wrote and nothing else.
+TEST(Compare, RestartKeepsOtherFiles) {
+  const TempFolder folder;
+  TrainConfig c = small_config(folder, "c");
+  c.train.steps = 1;
+  make_dirs(c.run.dir);
+  write_atomic(join_path(c.run.dir, "notes.txt"), "mine");
+  EXPECT_TRUE(run_compare(c, false, {}));
+  EXPECT_TRUE(run_compare(c, true, {}));
+  EXPECT_EQ(read_text(join_path(c.run.dir, "notes.txt")), "mine");
+}
+
+// Every row is checked before the first one trains.
+TEST(Compare, ARowThatCannotRunStopsBeforeTheFirst) {
+  const TempFolder folder;
+  TrainConfig c = small_config(folder, "c");
+  c.precision.recipes = {"mxfp8", "fp32"};
+  c.compare.weights = {"fp32", "bf16"};
+  size_t begun = 0;
+  CompareHooks hooks;
+  hooks.row_begins = [&](size_t, size_t, const CompareRowSpec&, bool) { ++begun; };
+  const std::string message = error_of(Exit::kUsage, [&] { run_compare(c, false, hooks); });
+  EXPECT_NE(message.find("bf16-fp32-linear"), std::string::npos) << message;
+  EXPECT_EQ(begun, 0u);
+  EXPECT_FALSE(exists(c.run.dir));
+}
+
+TEST(MemoryPlan, HalvesTheMicroBatchUntilItFits) {
+  const TempFolder folder;
+  TrainConfig c = small_config(folder, "c");
+  c.batch.tokens = 64 * 32;
+  const int64_t whole = plan_memory(c, int64_t{1} << 40).ledger.total();
+  EXPECT_EQ(plan_memory(c, whole).micro_rows, 64);
+  const MemoryPlan half = plan_memory(c, whole - 1);
+  EXPECT_EQ(half.micro_rows, 32);
+  EXPECT_EQ(half.accumulation, 2);
+  EXPECT_LT(half.ledger.total(), whole);
+}
+
+// Each way that a refusal names does fit.
+TEST(MemoryPlan, RefusalNamesTwoWays) {
+  const TempFolder folder;
+  TrainConfig c = small_config(folder, "c");
+  c.model.num_hidden_layers = 4;
+  c.batch.tokens = 256 * 32;
+  c.batch.micro_batch = "256";
+  const int64_t needed = plan_memory(c, int64_t{1} << 40).ledger.total();
+  const std::string message = error_of(Exit::kMemory, [&] { plan_memory(c, needed - 1); });
+  EXPECT_NE(message.find("batch.micro_batch 256 -> 128 fits"), std::string::npos) << message;
+  EXPECT_NE(message.find("train.recompute: block fits"), std::string::npos) << message;
+  TrainConfig fewer = c, block = c;
+  fewer.batch.micro_batch = "128";
+  block.train.recompute = "block";
+  EXPECT_NO_THROW(plan_memory(fewer, needed - 1));
+  EXPECT_NO_THROW(plan_memory(block, needed - 1));
+  const std::string hopeless = error_of(Exit::kMemory, [&] { plan_memory(c, 1 << 20); });
+  EXPECT_NE(hopeless.find(", or "), std::string::npos) << hopeless;
+}
+
+}  // namespace
+}  // namespace mantissa
