@@ -1,0 +1,173 @@
+// Bad input of train, compare and plan: one line, the right exit code, nothing written.
+#include <cstring>
+
+#include "base/safetensors.h"
+#include "tests/app/verb_run.h"
+
+namespace mantissa {
+namespace {
+
+using testing::run_verb;
+using testing::VerbResult;
+
+class Refusals : public testing::VerbTest {
+ protected:
+  // train and compare alike, and neither leaves a result.
+  void refused(const std::vector<std::string>& overrides, Exit code, const std::vector<std::string>& parts) {
+    for (const char* verb : {"train", "compare"}) {
+      SCOPED_TRACE(verb);
+      expect_refused(run(verb, overrides), code, parts);
+      EXPECT_FALSE(exists(folder / "run/result.json"));
+      EXPECT_FALSE(exists(folder / "run/compare.json"));
+    }
+  }
+};
+
+TEST_F(Refusals, KeysAndTypes) {
+  refused({"--precision.recipie=mxfp8"}, Exit::kUsage, {"precision.recipie", "did you mean precision.recipe?"});
+  refused({"--train.steps=many"}, Exit::kUsage, {"train.steps", "many"});
+  refused({"--train.steps=-1"}, Exit::kUsage, {"train.steps", "-1"});
+  refused({"--precision.recipe=fp8"}, Exit::kUsage, {"precision.recipe", "fp8"});
+  refused({"--optimizer.betas=[0.9]"}, Exit::kUsage, {"optimizer.betas"});
+  refused({"--compare.weights=[fp16]"}, Exit::kUsage, {"compare.weights", "fp16"});
+  refused({"--compare.weights=[fp32,fp32]"}, Exit::kUsage, {"compare.weights", "fp32", "twice"});
+  refused({"--precision.recipes=[mxfp8,mxfp8]"}, Exit::kUsage, {"precision.recipes", "mxfp8", "twice"});
+  refused({"--precision.recipes=[mxfp9]"}, Exit::kUsage, {"mxfp9", "mxfp8"});
+  refused({"--train.tokens=100"}, Exit::kUsage, {"steps or tokens"});
+}
+
+TEST_F(Refusals, LineOfTheFile) {
+  const std::string path = write_config(config() + "optimiser: {lr: 1}\n");
+  expect_refused(run_verb({"train", path}), Exit::kUsage, {"c.yaml:18", "optimiser", "did you mean optimizer?"});
+  expect_refused(run_verb({"train", write_config("run: [1, 2\n")}), Exit::kUsage, {"c.yaml"});
+}
+
+TEST_F(Refusals, Files) {
+  for (const char* verb : {"train", "compare", "plan"})
+    expect_refused(run_verb({verb, folder / "none.yaml"}), Exit::kUsage, {"none.yaml"});
+  refused({"--data.train=" + (folder / "none.txt")}, Exit::kInput, {"none.txt"});
+  refused({"--data.train="}, Exit::kUsage, {"data.train"});
+  write_atomic(folder / "empty.txt", "");
+  refused({"--data.train=" + (folder / "empty.txt")}, Exit::kInput, {"empty.txt"});
+  refused({"--model.init=" + (folder / "none")}, Exit::kInput, {"none"});
+  write_atomic(folder / "file", "x");
+  expect_refused(run("train", {"--run.dir=" + (folder / "file/run")}), Exit::kStorage, {"file"});
+}
+
+TEST_F(Refusals, WhatDoesNotDivide) {
+  refused({"--schedule.warmup_steps=9"}, Exit::kUsage, {"warmup_steps", "9", "6"});
+  refused({"--schedule.name=wsd", "--schedule.decay_fraction=0.9"}, Exit::kUsage, {"2 warm-up", "5 decay", "6 steps"});
+  refused({"--batch.micro_batch=3"}, Exit::kUsage, {"batch.micro_batch", "3", "2"});
+  refused({"--batch.micro_batch=some"}, Exit::kUsage, {"batch.micro_batch", "some"});
+  refused({"--batch.tokens=100"}, Exit::kUsage, {"batch.tokens", "100", "64"});
+  refused({"--model.vocab_size=128"}, Exit::kUsage, {"model.vocab_size", "128", "256"});
+}
+
+TEST_F(Refusals, DimensionsARecipeCannotTake) {
+  const std::vector<std::string> narrow = {"--model.intermediate_size=100", "--precision.recipe=nvfp4",
+                                           "--precision.recipes=[nvfp4]"};
+  refused(narrow, Exit::kUsage, {"layers.0.mlp.up", "200"});
+  // The same layer under BF16 trains.
+  EXPECT_EQ(run("train", {"--model.intermediate_size=100", "--train.steps=1", "--schedule.warmup_steps=0"}).code, 0);
+}
+
+TEST_F(Refusals, WhatDoesNotFitNamesTwoWays) {
+  const std::vector<std::string> huge = {"--model.hidden_size=16384", "--model.intermediate_size=65536",
+                                         "--model.num_hidden_layers=512", "--model.num_attention_heads=256"};
+  for (const char* verb : {"train", "compare", "plan"}) {
+    SCOPED_TRACE(verb);
+    const VerbResult r = run(verb, huge);
+    expect_refused(r, Exit::kMemory, {"memory: needs", "TiB", ", or "});
+  }
+  // Too many rows in one piece: fewer rows or recompute.
+  expect_refused(run("plan", {"--batch.tokens=65536", "--batch.micro_batch=1024", "--model.num_hidden_layers=4",
+                              "--memory-gib=0.9"}),
+                 Exit::kMemory, {"batch.micro_batch 1024 -> 512 fits (", "or train.recompute: block fits ("});
+}
+
+TEST_F(Refusals, KeysOfLaterVersions) {
+  for (const char* key :
+       {"train.checkpoint_every", "train.sample_every", "train.on_nonfinite", "log.tensorboard", "log.wandb"})
+    refused({std::string("--") + key + "=1"}, Exit::kUsage, {key, "not in this version"});
+  refused({"--data.packing=best_fit"}, Exit::kUsage, {"data.packing", "best_fit", "not available in this version"});
+  refused({"--data.tokenizer=tokenizer.json"}, Exit::kUsage, {"data.tokenizer", "not available in this version"});
+  refused({"--data.format=parquet"}, Exit::kUsage, {"data.format", "not available in this version"});
+}
+
+TEST_F(Refusals, NativeWhereThereIsNone) {
+  refused({"--precision.path=native", "--precision.recipe=mxfp8", "--precision.recipes=[mxfp8]"}, Exit::kUnavailable,
+          {"precision.path", "native", "mxfp8"});
+  // BF16 itself is native; a rule or a row that is not is refused all the same.
+  expect_refused(run("compare", {"--precision.path=native"}), Exit::kUnavailable, {"native", "fp8-delayed"});
+  const std::string rules = "precision: {path: native, rules: [{match: 'layers.0.*', recipe: nvfp4}]}\n";
+  expect_refused(run_verb({"train", write_config(config() + rules)}), Exit::kUnavailable, {"native", "nvfp4"});
+}
+
+TEST_F(Refusals, OptionsThatNobodyReads) {
+  expect_refused(run("train", {"--precision.margin=1"}), Exit::kUsage,
+                 {"margin", "bf16 does not read it", "fp8-delayed"});
+  expect_refused(run("train", {"--precision.recipe=mxfp8", "--precision.disable_rht=true"}), Exit::kUsage,
+                 {"disable_rht", "mxfp8 does not read it", "nvfp4"});
+  expect_refused(run("compare", {"--precision.recipes=[mxfp8]", "--precision.margin=1"}), Exit::kUsage,
+                 {"margin", "mxfp8"});
+  // A rule's recipe reads its options.
+  const std::string ruled = "precision: {margin: 1, rules: [{match: 'layers.0.*', recipe: fp8-delayed}]}\n";
+  const std::string steps = "--train.steps=2";
+  EXPECT_EQ(run_verb({"train", write_config(config() + ruled), steps}).code, 0);
+  const std::string model = std::string(MANTISSA_SOURCE_DIR) + "/tests/golden/qwen3";
+  expect_refused(run_verb({"probe", model, "--input=a", "--output=b", "--margin=1"}), Exit::kUsage, {"margin", "fp32"});
+}
+
+TEST_F(Refusals, NonFiniteLossNamesATensor) {
+  // Weights of 1e30 after the first step: squares overflow.
+  const VerbResult r = run("train", {"--optimizer.lr=1e38", "--schedule.warmup_steps=0", "--schedule.name=constant"});
+  expect_refused(r, Exit::kNonFinite, {"step 2", "was not applied", "is not finite"});
+  EXPECT_FALSE(exists(folder / "run/result.json"));
+  // Only steps that ended stand in the metrics.
+  EXPECT_EQ(read_text(folder / "run/metrics.jsonl").find("\"step\":2"), std::string::npos);
+}
+
+TEST_F(Refusals, NonFiniteWeightOfAModelFolder) {
+  const std::string golden = std::string(MANTISSA_SOURCE_DIR) + "/tests/golden/qwen3";
+  std::filesystem::create_directory(folder / "model");
+  std::filesystem::copy(golden + "/config.json", folder / "model/config.json");
+  const auto file = safetensors::Reader::open(golden + "/model.safetensors");
+  std::vector<safetensors::Entry> entries;
+  std::vector<float> bad;
+  for (const auto& [name, view] : file.tensors()) {
+    entries.push_back({name, view.dtype, view.shape, view.bytes});
+    if (name != "model.layers.1.mlp.up_proj.weight") continue;
+    bad.resize(static_cast<size_t>(view.elements()));
+    std::memcpy(bad.data(), view.bytes.data(), view.bytes.size());
+    bad[7] = std::numeric_limits<float>::quiet_NaN();
+    entries.back().bytes = std::as_bytes(std::span(bad));
+  }
+  ASSERT_FALSE(bad.empty());
+  safetensors::write(folder / "model/model.safetensors", entries);
+  const std::string yaml = "run: {dir: " + (folder / "run") + "}\nmodel: {init: " + (folder / "model") +
+                           "}\ndata: {train: " + (folder / "text.txt") +
+                           ", sequence_length: 64}\nbatch: {tokens: 128}\ntrain: {steps: 2}\nlog: {console: false}\n"
+                           "precision: {recipes: [mxfp8]}\n";
+  for (const char* verb : {"train", "compare"}) {
+    expect_refused(run_verb({verb, write_config(yaml)}), Exit::kNonFinite, {"step 1", "layers.1.mlp.", "not finite"});
+    EXPECT_FALSE(exists(folder / "run/result.json"));
+    EXPECT_FALSE(exists(folder / "run/compare.json"));
+    std::filesystem::remove_all(folder / "run");
+  }
+}
+
+TEST_F(Refusals, AFolderOfSomethingElse) {
+  const std::string steps = "--train.steps=2";
+  ASSERT_EQ(run("train", {steps}).code, 0);
+  const std::string before = read_text(folder / "run/result.json");
+  const VerbResult again = run("train", {steps});
+  EXPECT_EQ(again.code, 0);
+  EXPECT_EQ(read_text(folder / "run/result.json"), before) << "a finished run trained again";
+  expect_refused(run("train", {steps, "--optimizer.lr=3e-3"}), Exit::kUsage, {"another config", "--restart"});
+  EXPECT_EQ(run("train", {steps, "--optimizer.lr=3e-3", "--restart"}).code, 0);
+  for (const char* more : {"--log.console=false", "--restart"})
+    expect_refused(run("compare", {steps, more}), Exit::kUsage, {"holds a single run"});
+}
+
+}  // namespace
+}  // namespace mantissa
