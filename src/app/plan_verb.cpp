@@ -6,10 +6,17 @@
 #include "app/verbs.h"
 #include "base/file.h"
 #include "base/machine.h"
+#include "base/text.h"
 #include "base/units.h"
 
 namespace mantissa {
 namespace {
+
+// CLI11's form of a check: the complaint, or "".
+std::string positive(const std::string& text) {
+  double value = 0;
+  return parse_double(text, value) && value > 0 ? "" : fmt::format("{}, expected a number above 0", printable(text));
+}
 
 struct PlanOptions {
   std::string path;
@@ -97,10 +104,10 @@ int plan_verb(const std::vector<std::string>& given) {
   PlanOptions o;
   CLI::App app("Memory, FLOPs, steps and time of a config. Any key of the config can follow as --section.key=value.", "plan");
   app.add_option("config", o.path, "YAML file")->required();
-  app.add_option("--tokens-per-s", o.tokens_per_s, "speed for the time, measured elsewhere")->check(CLI::PositiveNumber);
-  app.add_option("--mfu", o.mfu, "speed for the time as a share of --peak-tflops")->check(CLI::Range(0.0, 2.0));
-  app.add_option("--peak-tflops", o.peak_tflops, "dense BF16 peak of the device")->check(CLI::PositiveNumber);
-  app.add_option("--memory-gib", o.memory_gib, "memory of the device; default: this machine's")->check(CLI::PositiveNumber);
+  app.add_option("--tokens-per-s", o.tokens_per_s, "speed for the time, measured elsewhere")->check(positive);
+  app.add_option("--mfu", o.mfu, "speed for the time as a share of --peak-tflops")->check(positive);
+  app.add_option("--peak-tflops", o.peak_tflops, "dense BF16 peak of the device")->check(positive);
+  app.add_option("--memory-gib", o.memory_gib, "memory of the device; default: this machine's")->check(positive);
   if (!parse_flags(app, args)) return 0;
   const TrainConfig c = read_train_config(o.path, overrides);
   c.refuse_unread(true);  // the config of a run or of a comparison

@@ -30,10 +30,11 @@ void TrainConfig::describe(config::Fields& fields) {
   });
   fields.section("data", [this](config::Fields& f) {
     data.describe(f);
-    f.integer("tokens", data_tokens, "plan: tokens of a pass where the files are not on this disk", {.min = 0});
+    f.integer("tokens", data_tokens, "plan: tokens of a pass where the files are not on this disk",
+              {.min = 0, .max = 1e18});
   });
   fields.section("batch", [this](config::Fields& f) {
-    f.integer("tokens", batch.tokens, "tokens of an optimizer step", {.min = 1});
+    f.integer("tokens", batch.tokens, "tokens of an optimizer step", {.min = 1, .max = 1 << 28});
     f.text("micro_batch", batch.micro_batch, "rows of a micro-batch, or auto: the most that memory holds");
   });
   fields.section("optimizer", [this](config::Fields& f) {
@@ -55,9 +56,10 @@ void TrainConfig::describe(config::Fields& fields) {
   fields.section("precision", [this](config::Fields& f) { precision.describe(f); });
   fields.section("loss", [this](config::Fields& f) { f.number("z_loss", loss.z_loss, "weight of the mean squared log-partition", {.min = 0}); });
   fields.section("train", [this](config::Fields& f) {
-    f.integer("steps", train.steps, "optimizer steps; 0: from tokens or epochs", {.min = 0});
-    f.integer("tokens", train.tokens, "tokens to train on; 0: from epochs", {.min = 0});
-    f.number("epochs", train.epochs, "passes over the data, where neither steps nor tokens are given", {.min = 0});
+    f.integer("steps", train.steps, "optimizer steps; 0: from tokens or epochs", {.min = 0, .max = 1e10});
+    f.integer("tokens", train.tokens, "tokens to train on; 0: from epochs", {.min = 0, .max = 1e18});
+    f.number("epochs", train.epochs, "passes over the data, where neither steps nor tokens are given",
+             {.min = 0, .max = 1e6});
     f.integer("eval_every", train.eval_every, "steps between evaluations; 0: at the end alone", {.min = 0});
     f.integer("eval_rows", train.eval_rows, "validation rows of an evaluation; 0: all", {.min = 0});
     f.choice("recompute", train.recompute, {"none", "norm+act", "block"}, "activations that backward computes again");
@@ -98,6 +100,8 @@ void TrainConfig::resolve() {
   if (batch.tokens % data.sequence_length != 0)
     fail(Exit::kUsage, "batch.tokens: {} is not a multiple of data.sequence_length {}", batch.tokens, data.sequence_length);
   if (train.steps > 0 && train.tokens > 0) fail(Exit::kUsage, "train: give steps or tokens, not both");
+  if (train.steps == 0 && train.tokens == 0 && train.epochs == 0)
+    fail(Exit::kUsage, "train: steps, tokens and epochs are all 0, nothing would be trained");
 }
 
 void TrainConfig::refuse_unread(bool comparing) const {

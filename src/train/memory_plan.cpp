@@ -10,9 +10,17 @@
 namespace mantissa {
 namespace {
 
+// Ids, labels, positions and at most one segment a token, I32 each: the step's micro-batches and one to evaluate.
+constexpr int64_t kBatchBytes = 16;
+
 MemoryLedger ledger_of(const TrainConfig& config, int64_t micro_rows) {
-  return Engine(config.model, config.precision, engine_options(config, micro_rows)).plan();
+  MemoryLedger ledger = Engine(config.model, config.precision, engine_options(config, micro_rows)).plan();
+  ledger.add("batches", kBatchBytes * (config.batch.tokens + micro_rows * config.data.sequence_length));
+  return ledger;
 }
+
+// Bytes of a device that a run may take.
+int64_t usable(int64_t device_bytes) { return static_cast<int64_t>(kPlannedShare * static_cast<double>(device_bytes)); }
 
 std::string size_text(int64_t bytes) { return bytes_text(static_cast<double>(bytes)); }
 
@@ -80,8 +88,9 @@ class Ways {
 };
 
 [[noreturn]] void refuse(const TrainConfig& config, int64_t rows, int64_t needed, int64_t device) {
-  const std::vector<std::string> ways = Ways(config, rows, device).find();
-  fail(Exit::kMemory, "memory: needs {}, device has {}: {}", size_text(needed), size_text(device), join(ways, ", or "));
+  const std::vector<std::string> ways = Ways(config, rows, usable(device)).find();
+  fail(Exit::kMemory, "memory: needs {}, device has {}, of which a run may take {}: {}", size_text(needed),
+       size_text(device), size_text(usable(device)), join(ways, ", or "));
 }
 
 }  // namespace
@@ -99,11 +108,11 @@ MemoryPlan plan_memory(const TrainConfig& config, int64_t device_bytes) {
   int64_t rows = automatic ? config.rows_per_step() : parse_rows(config);
   MemoryPlan plan{.device_bytes = device_bytes};
   plan.ledger = ledger_of(config, rows);
-  while (automatic && plan.ledger.total() > device_bytes && rows % 2 == 0) {
+  while (automatic && plan.ledger.total() > usable(device_bytes) && rows % 2 == 0) {
     rows /= 2;
     plan.ledger = ledger_of(config, rows);
   }
-  if (plan.ledger.total() > device_bytes) refuse(config, rows, plan.ledger.total(), device_bytes);
+  if (plan.ledger.total() > usable(device_bytes)) refuse(config, rows, plan.ledger.total(), device_bytes);
   plan.micro_rows = rows;
   plan.accumulation = config.rows_per_step() / rows;
   return plan;

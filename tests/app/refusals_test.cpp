@@ -33,6 +33,10 @@ TEST_F(Refusals, KeysAndTypes) {
   refused({"--compare.weights=[fp32,fp32]"}, Exit::kUsage, {"compare.weights", "fp32", "twice"});
   refused({"--precision.recipes=[mxfp8,mxfp8]"}, Exit::kUsage, {"precision.recipes", "mxfp8", "twice"});
   refused({"--precision.recipes=[mxfp9]"}, Exit::kUsage, {"mxfp9", "mxfp8"});
+  refused({"--train.steps=0", "--train.epochs=0"}, Exit::kUsage, {"nothing would be trained"});
+  refused({"--batch.tokens=9223372036854775744"}, Exit::kUsage, {"batch.tokens", "9223372036854775744"});
+  refused({"--train.steps=0", "--train.epochs=1e300"}, Exit::kUsage, {"train.epochs"});
+  expect_refused(run("plan", {"--memory-gib=-1"}), Exit::kUsage, {"--memory-gib", "-1", "above 0"});
   refused({"--train.tokens=100"}, Exit::kUsage, {"steps or tokens"});
 }
 

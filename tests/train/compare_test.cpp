@@ -121,13 +121,16 @@ TEST(Compare, ARowThatCannotRunStopsBeforeTheFirst) {
   EXPECT_FALSE(exists(c.run.dir));
 }
 
+// A device of which a run may take `bytes`.
+int64_t device_for(int64_t bytes) { return static_cast<int64_t>(static_cast<double>(bytes) / kPlannedShare) + 1; }
+
 TEST(MemoryPlan, HalvesTheMicroBatchUntilItFits) {
   const TempFolder folder;
   TrainConfig c = small_config(folder, "c");
   c.batch.tokens = 64 * 32;
   const int64_t whole = plan_memory(c, int64_t{1} << 40).ledger.total();
-  EXPECT_EQ(plan_memory(c, whole).micro_rows, 64);
-  const MemoryPlan half = plan_memory(c, whole - 1);
+  EXPECT_EQ(plan_memory(c, device_for(whole)).micro_rows, 64);
+  const MemoryPlan half = plan_memory(c, device_for(whole - 16));
   EXPECT_EQ(half.micro_rows, 32);
   EXPECT_EQ(half.accumulation, 2);
   EXPECT_LT(half.ledger.total(), whole);
@@ -141,14 +144,14 @@ TEST(MemoryPlan, RefusalNamesTwoWays) {
   c.batch.tokens = 256 * 32;
   c.batch.micro_batch = "256";
   const int64_t needed = plan_memory(c, int64_t{1} << 40).ledger.total();
-  const std::string message = error_of(Exit::kMemory, [&] { plan_memory(c, needed - 1); });
+  const std::string message = error_of(Exit::kMemory, [&] { plan_memory(c, device_for(needed - 16)); });
   EXPECT_NE(message.find("batch.micro_batch 256 -> 128 fits"), std::string::npos) << message;
   EXPECT_NE(message.find("train.recompute: block fits"), std::string::npos) << message;
   TrainConfig fewer = c, block = c;
   fewer.batch.micro_batch = "128";
   block.train.recompute = "block";
-  EXPECT_NO_THROW(plan_memory(fewer, needed - 1));
-  EXPECT_NO_THROW(plan_memory(block, needed - 1));
+  EXPECT_NO_THROW(plan_memory(fewer, device_for(needed - 16)));
+  EXPECT_NO_THROW(plan_memory(block, device_for(needed - 16)));
   const std::string hopeless = error_of(Exit::kMemory, [&] { plan_memory(c, 1 << 20); });
   EXPECT_NE(hopeless.find(", or "), std::string::npos) << hopeless;
 }
