@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <new>
+#include <ostream>
 
 #include "train/engine.h"
 
@@ -49,6 +50,9 @@ ModelConfig small_model(const std::string& arch) {
 struct Case {
   std::string arch, recipe, weights, scope, recompute;
 };
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.arch << " " << c.recipe << " " << c.weights << " " << c.scope << " " << c.recompute;
+}
 
 class StepAllocates : public testing::TestWithParam<Case> {};
 

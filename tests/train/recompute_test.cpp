@@ -1,8 +1,10 @@
-// What must not change a bit: recompute plans, repeated runs, evaluation in between; and what must change nothing but rounding.
+// What must not change a bit: recompute plans, repeated runs, evaluation in between; and what must change nothing but
+// rounding.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
+#include <ostream>
 
 #include "train/engine.h"
 
@@ -89,12 +91,16 @@ void expect_same_bits(const Trace& x, const Trace& y, const std::string& what) {
   for (size_t i = 0; i < x.grads.size(); ++i)
     EXPECT_EQ(0, std::memcmp(x.grads[i].data(), y.grads[i].data(), x.grads[i].size() * 4)) << what << " gradient " << i;
   for (size_t i = 0; i < x.params.size(); ++i)
-    EXPECT_EQ(0, std::memcmp(x.params[i].data(), y.params[i].data(), x.params[i].size() * 4)) << what << " parameter " << i;
+    EXPECT_EQ(0, std::memcmp(x.params[i].data(), y.params[i].data(), x.params[i].size() * 4))
+        << what << " parameter " << i;
 }
 
 struct Case {
   std::string arch, recipe, weights, scope;
 };
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.arch << " " << c.recipe << " " << c.weights << " " << c.scope;
+}
 
 class SameBits : public testing::TestWithParam<Case> {
  protected:
@@ -131,7 +137,8 @@ std::vector<Case> cases() {
     all.push_back({"qwen3", recipe.name, "bf16", "linear+logits+norm"});
   }
   all.push_back({"gpt2", recipe_table().back().name, "bf16-sr", "linear+logits"});
-  for (const char* arch : {"gpt2", "llama", "qwen2"}) all.push_back({arch, compared_by_default().front(), "fp32", "linear+logits+norm"});
+  for (const char* arch : {"gpt2", "llama", "qwen2"})
+    all.push_back({arch, compared_by_default().front(), "fp32", "linear+logits+norm"});
   return all;
 }
 
@@ -153,7 +160,8 @@ TEST(Scopes, FusedNormChangesOnlyDelayedScaling) {
     const Trace fused = train("qwen3", p, {});
     const bool delayed = recipe.make(p.options, {"x", 16, 16, 0})->input_spec(Producer::kFusedNorm).unrounded;
     EXPECT_EQ(delayed, apart.losses != fused.losses) << recipe.name;
-    EXPECT_NEAR(apart.losses.back(), fused.losses.back(), 0.05 * (apart.losses.front() - apart.losses.back())) << recipe.name;
+    EXPECT_NEAR(apart.losses.back(), fused.losses.back(), 0.05 * (apart.losses.front() - apart.losses.back()))
+        << recipe.name;
   }
 }
 
@@ -167,14 +175,18 @@ TEST(Recipes, TrainLikeFp32) {
     p.recipe = recipe.name, p.scope = "linear+logits";
     const Trace trace = train("qwen3", p, {});
     for (size_t i = 0; i < trace.losses.size(); ++i)
-      EXPECT_NEAR(trace.losses[i], exact.losses[i], (recipe.bits == 4 ? 0.2 : 0.05) * gained) << recipe.name << " step " << i;
+      EXPECT_NEAR(trace.losses[i], exact.losses[i], (recipe.bits == 4 ? 0.2 : 0.05) * gained)
+          << recipe.name << " step " << i;
   }
 }
 
 TEST(Memory, RecomputeAndLowPrecisionSave) {
   const auto total = [](const char* recompute) {
     PrecisionConfig p;
-    return Engine(small_model("qwen3"), p, {.tokens = 1024, .sequence_length = 128, .recompute = parse_recompute(recompute)}).plan().of("activations");
+    return Engine(small_model("qwen3"), p,
+                  {.tokens = 1024, .sequence_length = 128, .recompute = parse_recompute(recompute)})
+        .plan()
+        .of("activations");
   };
   EXPECT_LT(total("norm+act"), total("none"));
   EXPECT_LT(total("block"), total("norm+act"));
