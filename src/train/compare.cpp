@@ -204,7 +204,7 @@ bool run_compare(const TrainConfig& config, bool restart, const CompareHooks& ho
                       {"batch", info["batch"]},
                       {"steps", info["steps"]},
                       {"seeds", seeds},
-                      {"baseline", "the row without a low-precision recipe and of the same weights"},
+                      {"baseline", fmt::format("{} row of the same weights", baseline_recipe())},
                       {"rows_planned", specs.size()},
                       {"rows", rows}};
     write_atomic(path, out.dump(2) + "\n");
