@@ -51,12 +51,12 @@ int compare_verb(const std::vector<std::string>& given) {
   const std::string folder = config.run.folder();
   const std::string html = join_path(folder, "report.html");
   size_t current = 0, count = compare_rows(config).size();
-  std::string row_name;
+  CompareRowSpec spec;
   bool head = false;
   CompareHooks hooks;
   hooks.row_begins = [&](size_t index, size_t, const CompareRowSpec& row, bool done) {
     current = index;
-    row_name = row.name;
+    spec = row;
     if (done) console.line(fmt::format("{:>2}/{}  {} is there already", index + 1, count, row.name));
   };
   hooks.row_ended = [&] { print_row(console, folder, current, count); };
@@ -64,16 +64,16 @@ int compare_verb(const std::vector<std::string>& given) {
     if (head) return;
     head = true;
     print_machine(console, rates);
-    print_run(console, trainer, config);
+    print_run(console, trainer, row_config(config, spec, 0));  // the first row of this start
     print_data(console, data, config);
     console.line(fmt::format("compare   {} rows of {} tokens, the same seed, data and order in each · {}", count,
                              grouped(trainer.steps() * config.batch.tokens), folder));
   };
   hooks.train.step = [&](const StepReport& r) {
     // A file would fill with steps; there the rows alone are told.
-    if (console.interactive()) console.status(fmt::format("{:>2}/{}  {}  {}", current + 1, count, row_name, step_line(r)));
+    if (console.interactive()) console.status(fmt::format("{:>2}/{}  {}  {}", current + 1, count, spec.name, step_line(r)));
   };
-  hooks.train.warning = [&](const std::string& text) { console.warn(row_name + ": " + text); };
+  hooks.train.warning = [&](const std::string& text) { console.warn(spec.name + ": " + text); };
   hooks.train.stop = [] { return stop_requested(); };
 
   bool trained = false;

@@ -150,6 +150,14 @@ TEST_F(Comparison, ChangedDataIsRefused) {
   write_atomic(folder / "run/compare.json", json.dump());
   write_atomic(folder / "text.txt", testing::sample_text(50'000));
   expect_refused(run("compare", few), Exit::kUsage, {"text.txt", "another content", "--restart"});
+  // On the data as it was, the head tells of the row that is trained.
+  write_atomic(folder / "text.txt", testing::sample_text(40'000));
+  std::vector<std::string> loud = few;
+  loud.push_back("--log.console=true");
+  const VerbResult rest = run("compare", loud);
+  EXPECT_EQ(rest.code, 0) << rest.err;
+  EXPECT_NE(rest.out.find(" 3/4  fp32-mxfp8-linear+logits is there already"), std::string::npos) << rest.out;
+  EXPECT_NE(rest.out.find("mxfp8 (emulated) · scope linear+logits+norm"), std::string::npos) << rest.out;
   std::vector<std::string> anew = few;
   anew.push_back("--restart");
   EXPECT_EQ(run("compare", anew).code, 0);
