@@ -1,4 +1,4 @@
-// SwiGLU and GELU; FP32 inside. Outputs are operands: their quantized forms are filled as numerics.md 7.3 says.
+// SwiGLU and GELU; FP32 inside. Outputs are operands: their quantized forms are filled as docs/numerics.md 7 says.
 #pragma once
 
 #include "tensor/exec.h"

@@ -9,7 +9,7 @@
 namespace mantissa {
 namespace {
 
-// 1 / 2688², 2688 = 448 * 6: numerics.md 6.3 of TransformerEngine's NVFP4.
+// 1 / 2688², 2688 = 448 * 6: docs/numerics.md 6.
 constexpr uint32_t kNvfp4Factor = 0x34149B93u;
 
 enum class Recipe { kPlain, kTensor, kInside, kBlock, kNvfp4 };

@@ -22,7 +22,7 @@ bool same_codes(const OperandSpec& spec);
 struct DimensionRule {
   int64_t tokens = 1, out_features = 1, in_features = 1;
 };
-// numerics.md 7.6, FP8 with one scale or 128-blocks: tokens and out_features % 8, in_features % 16.
+// docs/recipes.md, "Dimensions"; FP8 with one scale or 128-blocks: tokens and out_features % 8, in_features % 16.
 inline constexpr DimensionRule kFp8Dimensions{.tokens = 8, .out_features = 8, .in_features = 16};
 // Throws Exit::kUsage naming the layer, what was found and expected, and the way out.
 void check_dimensions(const char* recipe, const LinearSite& site, int64_t m, const DimensionRule& rule);

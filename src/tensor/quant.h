@@ -62,7 +62,7 @@ struct OperandSpec {
   std::optional<QuantFormat> rowwise, columnwise;
   bool high = true;                     // the high-precision value is read by a GEMM itself (bf16, fp32 recipes)
   bool unrounded = false;               // the producer hands over FP32 values (delayed scaling in fused producers)
-  bool amax_before_rounding = false;    // amax of the FP32 value, data from the BF16 one (numerics.md 7.3, tensorwise)
+  bool amax_before_rounding = false;    // amax of the FP32 value, data from the BF16 one (docs/numerics.md 7)
 };
 
 // ceil(a / b) for positive integers.

@@ -113,7 +113,7 @@ class Contract : public testing::TestWithParam<Case> {
 
 TEST_P(Contract, ProductsOfDequantizedCopies) {
   const QuantFormat format = entry.spec(options, Role::kGrad).rowwise.value_or(QuantFormat{});
-  // FP32 block scales: the product is rounded to the gradient's dtype before it is added (numerics.md 8.1).
+  // FP32 block scales: the product is rounded to the gradient's dtype before it is added.
   const bool rounds_first = entry.bits == 8 && format.block == 128 && format.rule == ScaleRule::kCurrent;
   // The second size leaves ragged 128-blocks.
   for (const bool ragged : {false, true}) {

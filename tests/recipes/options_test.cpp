@@ -51,7 +51,7 @@ TEST(Formats, OptionsChangeThem) {
   EXPECT_EQ(formats("nvfp4", {.disable_2d_quantization = true}, Role::kWeight), "E2M1 1x16 E4M3 | E2M1 1x16 E4M3");
 }
 
-// What the producers of numerics.md 7.2 and 7.3 hand over.
+// What the producers of docs/numerics.md 7 hand over.
 TEST(Producers, HandOverWhatTransformerEngineQuantizes) {
   const auto spec = [](const char* recipe, Producer producer, const RecipeOptions& options = {}) {
     return find_recipe(recipe).make(options, {.name = "l", .n = 32, .k = 32, .tensor_id = 0})->input_spec(producer);

@@ -7,7 +7,7 @@
 namespace mantissa {
 
 // c[m0.., n0..] = alpha * sums + bias + c_old, in FP32, rounded once; sums [rows, cols], `stride` floats between rows. With
-// GemmScaling::kBlock the sum (and bias) is rounded to c's dtype before c_old is added, as the model of numerics.md 8.1 does.
+// GemmScaling::kBlock the sum (and bias) is rounded to c's dtype before c_old is added (docs/numerics.md, "Emulation").
 // scale_sums: y = fma(fl(sums * s1), s2, y), s1 the scale of the side with one row a block (a's if both have one), for the
 // block of K at `k`.
 MANTISSA_CPU_KERNEL(
