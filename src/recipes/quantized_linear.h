@@ -23,6 +23,15 @@ struct LinearFormats {
   ProducerRule producers = ProducerRule::kRounded;
 };
 
+// What a recipe's `spec` gives each role.
+inline LinearFormats formats_of(OperandSpec (*spec)(const RecipeOptions&, Role), const RecipeOptions& options,
+                                ProducerRule producers = ProducerRule::kRounded) {
+  return {.input = spec(options, Role::kInput),
+          .weight = spec(options, Role::kWeight),
+          .grad = spec(options, Role::kGrad),
+          .producers = producers};
+}
+
 class QuantizedLinear : public LinearRecipe {
  public:
   QuantizedLinear(const char* recipe, const LinearSite& site, const LinearFormats& formats);

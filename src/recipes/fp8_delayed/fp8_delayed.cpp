@@ -91,11 +91,7 @@ void check_site(const RecipeOptions&, const LinearSite& site, int64_t m) {
 }
 
 std::unique_ptr<LinearRecipe> make(const RecipeOptions& options, const LinearSite& site) {
-  return std::make_unique<DelayedLinear>(options, site,
-                                         LinearFormats{.input = spec(options, Role::kInput),
-                                                       .weight = spec(options, Role::kWeight),
-                                                       .grad = spec(options, Role::kGrad),
-                                                       .producers = ProducerRule::kUnrounded});
+  return std::make_unique<DelayedLinear>(options, site, formats_of(spec, options, ProducerRule::kUnrounded));
 }
 
 }  // namespace

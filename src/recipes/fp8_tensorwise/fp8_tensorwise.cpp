@@ -20,11 +20,7 @@ void check_site(const RecipeOptions&, const LinearSite& site, int64_t m) {
 }
 
 std::unique_ptr<LinearRecipe> make(const RecipeOptions& options, const LinearSite& site) {
-  return std::make_unique<QuantizedLinear>(kName, site,
-                                           LinearFormats{.input = spec(options, Role::kInput),
-                                                         .weight = spec(options, Role::kWeight),
-                                                         .grad = spec(options, Role::kGrad),
-                                                         .producers = ProducerRule::kActivationAmax});
+  return std::make_unique<QuantizedLinear>(kName, site, formats_of(spec, options, ProducerRule::kActivationAmax));
 }
 
 }  // namespace

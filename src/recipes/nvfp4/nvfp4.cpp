@@ -30,11 +30,7 @@ void check_site(const RecipeOptions&, const LinearSite& site, int64_t m) {
 
 std::unique_ptr<LinearRecipe> make(const RecipeOptions& options, const LinearSite& site) {
   const ProducerRule producers = options.disable_rht ? ProducerRule::kActivationAmax : ProducerRule::kRounded;
-  return std::make_unique<QuantizedLinear>(kName, site,
-                                           LinearFormats{.input = spec(options, Role::kInput),
-                                                         .weight = spec(options, Role::kWeight),
-                                                         .grad = spec(options, Role::kGrad),
-                                                         .producers = producers});
+  return std::make_unique<QuantizedLinear>(kName, site, formats_of(spec, options, producers));
 }
 
 }  // namespace
