@@ -6,6 +6,9 @@
 #include <new>
 #include <ostream>
 
+#include "base/file.h"
+#include "data/dataset.h"
+#include "tests/base/support.h"
 #include "train/engine.h"
 
 namespace {
@@ -54,7 +57,7 @@ void PrintTo(const Case& c, std::ostream* out) {
   *out << c.arch << " " << c.recipe << " " << c.weights << " " << c.scope << " " << c.recompute;
 }
 
-class StepAllocates : public testing::TestWithParam<Case> {};
+class StepAllocates : public ::testing::TestWithParam<Case> {};
 
 TEST_P(StepAllocates, Nothing) {
   const Case& c = GetParam();
@@ -99,12 +102,36 @@ std::vector<Case> cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Recipes, StepAllocates, testing::ValuesIn(cases()), [](const auto& test) {
+INSTANTIATE_TEST_SUITE_P(Recipes, StepAllocates, ::testing::ValuesIn(cases()), [](const auto& test) {
   std::string name = test.param.arch + "_" + test.param.recipe;
   for (char& c : name)
     if (c == '-') c = '_';
   return name;
 });
+
+TEST(BatchAllocates, Nothing) {
+  const testing::TempFolder folder;
+  std::string text;
+  for (int i = 0; i < 4000; ++i) text += i % 50 == 49 ? "\n\n" : "word ";
+  write_atomic(folder / "text.txt", text);
+  DataConfig config;
+  config.train = folder / "text.txt";
+  config.sequence_length = 64;
+  const Dataset data = Dataset::load(config, 1);
+  Batch batch;
+  batch.reserve(4, 64);
+  allocations = 0;
+  counting = true;
+  int64_t valid = 0;
+  // Past the end of a pass, where the order is drawn anew.
+  for (int64_t first = 0; first < 3 * data.rows(Split::kTrain); first += 4) {
+    data.batch(Split::kTrain, first, 4, batch);
+    valid += batch.valid_tokens;
+  }
+  counting = false;
+  EXPECT_EQ(allocations.load(), 0);
+  EXPECT_GT(valid, 0);
+}
 
 // The counter itself: a test of zero that could not count would always pass.
 TEST(AllocationCounter, Counts) {
