@@ -64,7 +64,7 @@ void print_recipes() {
 
 int doctor_verb(const std::vector<std::string>& args) {
   CLI::App app("What this machine and build offer: CPU, libraries, GEMMs, which recipe is native or emulated and why.",
-               "mantissa doctor");
+               "doctor");
   if (!parse_flags(app, args)) return 0;
   Exec exec;
   fmt::print("mantissa {}\n", kVersion);
