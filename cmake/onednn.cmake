@@ -4,6 +4,7 @@ if(dnnl_FOUND)
   add_library(mantissa_onednn MODULE ${CMAKE_SOURCE_DIR}/src/modules/onednn/gemm_module.cpp)
   target_link_libraries(mantissa_onednn PRIVATE mantissa_options DNNL::dnnl)
   set_target_properties(mantissa_onednn PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+  add_dependencies(mantissa mantissa_onednn)  # so that building the program alone brings it
 else()
   message(STATUS "oneDNN not found: its GEMM module is not built")
 endif()

@@ -10,6 +10,7 @@
 #include "base/machine.h"
 #include "base/version.h"
 #include "ops/gemm.h"
+#include "ops/onednn.h"
 #include "recipes/recipe.h"
 #include "report/assets.h"
 
@@ -32,6 +33,7 @@ void print_libraries() {
   fmt::print("libraries  {} · OpenMP {} · fmt {}.{}.{} · nlohmann-json {}.{}.{} · zstd {}\n", compiler(), _OPENMP,
              FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100, NLOHMANN_JSON_VERSION_MAJOR,
              NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH, ZSTD_versionString());
+  fmt::print("oneDNN     {}\n", onednn_module().gemm ? "loaded: a GEMM candidate behind the own kernels" : onednn_module().absence);
   const bool charts = !report::asset("dygraph.min.js").empty();
   fmt::print("report     {}\n", charts ? "tables and charts (dygraphs is embedded)"
                                        : "tables only: this build found no dygraphs (package libjs-dygraphs)");
