@@ -15,7 +15,7 @@ void start_with_short_spins(char** argv) {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error) return;  // no /proc: the program runs on with the default
-  setenv("GOMP_SPINCOUNT", "5000", 1);
+  setenv("GOMP_SPINCOUNT", "1000", 1);
   execv(self.c_str(), argv);
 }
 
