@@ -24,10 +24,10 @@ void print_table(Console& console, const std::string& folder) {
 void print_row(Console& console, const std::string& folder, size_t index, size_t count) {
   const report::CompareResult result = report::read_compare(folder);
   const report::CompareRow& row = result.rows.back();
-  console.line(fmt::format("{:>2}/{}  {:<8} {:<15} {:<19} loss {:.4f}  Δ {:<8} {:>7} tok/s  {}", index + 1, count, row.weights,
-                           row.recipe, row.scope, row.loss.value_or(NAN), report::fixed(row.delta_loss, 4, true),
-                           grouped(static_cast<int64_t>(row.tokens_per_s.value_or(0))),
-                           duration_text(row.seconds.value_or(0))));
+  console.line(
+      fmt::format("{:>2}/{}  {:<8} {:<15} {:<19} loss {:.4f}  Δ {:<8} {:>7} tok/s  {}", index + 1, count, row.weights,
+                  row.recipe, row.scope, row.loss.value_or(NAN), report::fixed(row.delta_loss, 4, true),
+                  grouped(static_cast<int64_t>(row.tokens_per_s.value_or(0))), duration_text(row.seconds.value_or(0))));
 }
 
 }  // namespace
@@ -35,8 +35,9 @@ void print_row(Console& console, const std::string& folder, size_t index, size_t
 int compare_verb(const std::vector<std::string>& given) {
   std::vector<std::string> args = given;
   const std::vector<std::string> overrides = take_overrides(args);
-  CLI::App app("The same run under several precision settings. Any key of the config can follow as --section.key=value.",
-               "compare");
+  CLI::App app(
+      "The same run under several precision settings. Any key of the config can follow as --section.key=value.",
+      "compare");
   std::string path;
   bool print_config = false, restart = false;
   app.add_option("config", path, "YAML file")->required();
@@ -71,7 +72,8 @@ int compare_verb(const std::vector<std::string>& given) {
   };
   hooks.train.step = [&](const StepReport& r) {
     // A file would fill with steps; there the rows alone are told.
-    if (console.interactive()) console.status(fmt::format("{:>2}/{}  {}  {}", current + 1, count, spec.name, step_line(r)));
+    if (console.interactive())
+      console.status(fmt::format("{:>2}/{}  {}  {}", current + 1, count, spec.name, step_line(r)));
   };
   hooks.train.warning = [&](const std::string& text) { console.warn(spec.name + ": " + text); };
   hooks.train.stop = [] { return stop_requested(); };
@@ -82,7 +84,8 @@ int compare_verb(const std::vector<std::string>& given) {
   } catch (const Error& error) {
     if (error.code() == Exit::kInterrupted) {
       console.end_status();
-      console.line(fmt::format("stopped: {} of {} rows have ended; the same command goes on with row {}", current, count, current + 1));
+      console.line(fmt::format("stopped: {} of {} rows have ended; the same command goes on with row {}", current,
+                               count, current + 1));
     }
     throw;
   }

@@ -1,4 +1,5 @@
-// doctor: what this machine and build offer: instruction sets, libraries, GEMM choice and speed, native or emulated recipes.
+// doctor: what this machine and build offer: instruction sets, libraries, GEMM choice and speed, native or emulated
+// recipes.
 #include <fmt/core.h>
 #include <zstd.h>
 
@@ -22,8 +23,8 @@ constexpr double kSeconds = 0.3;                    // measuring time a dtype
 
 void print_machine(const Exec& exec) {
   const Machine m = machine();
-  fmt::print("machine    {} · {} cores · {} threads · {:.1f} GiB memory\n", m.cpu.empty() ? "unnamed CPU" : m.cpu, m.cores,
-             exec.threads(), static_cast<double>(m.memory_bytes) / (int64_t{1} << 30));
+  fmt::print("machine    {} · {} cores · {} threads · {:.1f} GiB memory\n", m.cpu.empty() ? "unnamed CPU" : m.cpu,
+             m.cores, exec.threads(), static_cast<double>(m.memory_bytes) / (int64_t{1} << 30));
   fmt::print("           {}\n", m.system);
   fmt::print("cpu        {} · kernels run as {} (MANTISSA_ISA=base|avx2|avx512 lowers it)\n",
              m.features.empty() ? "no vector extension that kernels use" : m.features, name_of(exec.isa()));
@@ -33,7 +34,8 @@ void print_libraries() {
   fmt::print("libraries  {} · OpenMP {} · fmt {}.{}.{} · nlohmann-json {}.{}.{} · zstd {}\n", compiler(), _OPENMP,
              FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100, NLOHMANN_JSON_VERSION_MAJOR,
              NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH, ZSTD_versionString());
-  fmt::print("oneDNN     {}\n", onednn_module().gemm ? "loaded: a GEMM candidate behind the own kernels" : onednn_module().absence);
+  fmt::print("oneDNN     {}\n",
+             onednn_module().gemm ? "loaded: a GEMM candidate behind the own kernels" : onednn_module().absence);
   const bool charts = !report::asset("dygraph.min.js").empty();
   fmt::print("report     {}\n", charts ? "tables and charts (dygraphs is embedded)"
                                        : "tables only: this build found no dygraphs (package libjs-dygraphs)");
@@ -58,8 +60,9 @@ void print_recipes() {
     const RecipeInfo info = entry.make({}, {.name = "doctor", .n = kN, .k = kK})->info();
     fmt::print("           {:<15} {:<9} {} | {} | {}\n", entry.name, info.path, info.input, info.weight, info.grad);
   }
-  fmt::print("           native: the products run in the format itself. emulated: a CPU has no FP8 or FP4 products, so codes\n"
-             "           and scales are made exactly and multiplied in BF16 with FP32 sums; the speed is not the format's.\n");
+  fmt::print(
+      "           native: the products run in the format itself. emulated: a CPU has no FP8 or FP4 products, so codes\n"
+      "           and scales are made exactly and multiplied in BF16 with FP32 sums; the speed is not the format's.\n");
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 
 namespace {
 
-// libgomp reads how long an idle thread spins before main() begins, and its default of milliseconds makes threads that wait
-// hold the core which the thread they wait for needs: on a shared machine a step took six times as long. A few
+// libgomp reads how long an idle thread spins before main() begins, and its default of milliseconds makes threads that
+// wait hold the core which the thread they wait for needs: on a shared machine a step took six times as long. A few
 // microseconds cost an idle machine nothing. What the user has set stays.
 void start_with_short_spins(char** argv) {
   if (std::getenv("GOMP_SPINCOUNT") || std::getenv("OMP_WAIT_POLICY")) return;

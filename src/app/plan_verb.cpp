@@ -36,7 +36,8 @@ DataFacts facts_of(const TrainConfig& c) {
     const Dataset data = Dataset::load(c.data, static_cast<uint64_t>(c.run.seed));
     return {data.tokens(Split::kTrain), data.report().train.segment_length, c.data.train};
   }
-  if (c.data_tokens > 0) return {c.data_tokens, static_cast<double>(c.data.sequence_length), "data.tokens of the config"};
+  if (c.data_tokens > 0)
+    return {c.data_tokens, static_cast<double>(c.data.sequence_length), "data.tokens of the config"};
   if (c.train.steps == 0 && c.train.tokens == 0)
     fail(Exit::kUsage, "data.train: {} is not there; give data.tokens, train.tokens or train.steps to plan without it",
          c.data.train.empty() ? "(none)" : c.data.train);
@@ -51,7 +52,8 @@ void print_flops(const FlopsPerToken& f) {
   row("mfu", f.mfu, "3 (L (4 H QW + 4 H KW + 2 s QW + 6 H I) + 2 H V), causal, s = segment length");
   row("nanogpt_legacy_v1", f.nanogpt_legacy_v1, "6 N + 12 L QW S");
   row("combined_formula_v2", f.combined_formula_v2, "3 (L (2 H^2 (2 + 2/G) + 4 S H + 6 H I) + 2 H V)");
-  row("component_summation_v2025", f.component_summation_v2025, "3 (L (2 H QW + 4 H KW + 4 S QW + 2 QW H + 6 H I) + 2 H V)");
+  row("component_summation_v2025", f.component_summation_v2025,
+      "3 (L (2 H QW + 4 H KW + 4 S QW + 2 QW H + 6 H I) + 2 H V)");
   row("hfu", f.hfu, "component sum with what recompute runs again");
   fmt::print("  attention/FFN ratio of a layer's forward {:.3f}\n", f.attention_to_ffn_ratio);
 }
@@ -60,10 +62,12 @@ void print_curve(const TrainConfig& c, int64_t steps) {
   constexpr int kColumns = 60, kRows = 8;
   std::vector<double> y(kColumns);
   for (int i = 0; i < kColumns; ++i) {
-    const auto step = 1 + static_cast<int64_t>(std::llround(static_cast<double>(i) / (kColumns - 1) * static_cast<double>(steps - 1)));
+    const auto step = 1 + static_cast<int64_t>(
+                              std::llround(static_cast<double>(i) / (kColumns - 1) * static_cast<double>(steps - 1)));
     y[static_cast<size_t>(i)] = c.schedule.factor(step, steps);
   }
-  fmt::print("schedule  {} · {} warm-up steps of {} · peak {:.2e}\n", c.schedule.name, c.schedule.warmup_steps, steps, c.optimizer.adamw.lr);
+  fmt::print("schedule  {} · {} warm-up steps of {} · peak {:.2e}\n", c.schedule.name, c.schedule.warmup_steps, steps,
+             c.optimizer.adamw.lr);
   for (int row = kRows; row >= 1; --row) {
     std::string line;
     for (double v : y) line += v >= (row - 0.5) / kRows ? "█" : " ";
@@ -92,8 +96,8 @@ void print_time(const PlanOptions& o, const FlopsPerToken& f, double tokens) {
     fmt::print("time      give --tokens-per-s, or --mfu and --peak-tflops\n");
     return;
   }
-  fmt::print("time      {} at {} tok/s ({}) = {:.2f} hours\n", duration_text(tokens / rate), grouped(static_cast<int64_t>(rate)), from,
-             tokens / rate / 3600);
+  fmt::print("time      {} at {} tok/s ({}) = {:.2f} hours\n", duration_text(tokens / rate),
+             grouped(static_cast<int64_t>(rate)), from, tokens / rate / 3600);
 }
 
 }  // namespace
@@ -102,7 +106,8 @@ int plan_verb(const std::vector<std::string>& given) {
   std::vector<std::string> args = given;
   const std::vector<std::string> overrides = take_overrides(args);
   PlanOptions o;
-  CLI::App app("Memory, FLOPs, steps and time of a config. Any key of the config can follow as --section.key=value.", "plan");
+  CLI::App app("Memory, FLOPs, steps and time of a config. Any key of the config can follow as --section.key=value.",
+               "plan");
   app.add_option("config", o.path, "YAML file")->required();
   app.add_option("--tokens-per-s", o.tokens_per_s, "speed for the time, measured elsewhere")->check(positive);
   app.add_option("--mfu", o.mfu, "speed for the time as a share of --peak-tflops")->check(positive);
@@ -116,13 +121,16 @@ int plan_verb(const std::vector<std::string>& given) {
   c.schedule.validate(steps);
   const double tokens = static_cast<double>(steps) * static_cast<double>(c.batch.tokens);
   const auto parameters = static_cast<double>(count_parameters(c.model));
-  const FlopsPerToken f = flops_per_token(c.model, c.data.sequence_length, data.segment_length, parse_recompute(c.train.recompute));
+  const FlopsPerToken f =
+      flops_per_token(c.model, c.data.sequence_length, data.segment_length, parse_recompute(c.train.recompute));
 
-  fmt::print("model     {} · {} parameters ({})\n", c.model.arch, grouped(count_parameters(c.model)), count_text(parameters));
-  fmt::print("data      {} tokens a pass ({}) · mean attended segment {:.0f} of {}\n", grouped(data.tokens), data.source,
-             data.segment_length, c.data.sequence_length);
-  fmt::print("steps     {} of {} tokens = {} tokens · {:.2f} a parameter · Chinchilla (20 a parameter) {}\n", grouped(steps),
-             grouped(c.batch.tokens), grouped(static_cast<int64_t>(tokens)), tokens / parameters, count_text(20 * parameters));
+  fmt::print("model     {} · {} parameters ({})\n", c.model.arch, grouped(count_parameters(c.model)),
+             count_text(parameters));
+  fmt::print("data      {} tokens a pass ({}) · mean attended segment {:.0f} of {}\n", grouped(data.tokens),
+             data.source, data.segment_length, c.data.sequence_length);
+  fmt::print("steps     {} of {} tokens = {} tokens · {:.2f} a parameter · Chinchilla (20 a parameter) {}\n",
+             grouped(steps), grouped(c.batch.tokens), grouped(static_cast<int64_t>(tokens)), tokens / parameters,
+             count_text(20 * parameters));
   print_flops(f);
   fmt::print("total     {:.3e} FLOP by mfu\n", f.mfu * tokens);
   print_curve(c, steps);

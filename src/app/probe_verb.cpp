@@ -46,7 +46,8 @@ void add_segments(ProbeInput& in, const std::vector<int64_t>& lengths) {
   for (int64_t n : lengths) {
     if (n < 1) fail(Exit::kInput, "document_lengths: {} at token {}, expected at least 1", n, at);
     if (at / in.length != (at + n - 1) / in.length)
-      fail(Exit::kInput, "document_lengths: a document of {} at token {} crosses the end of a row of {}", n, at, in.length);
+      fail(Exit::kInput, "document_lengths: a document of {} at token {} crosses the end of a row of {}", n, at,
+           in.length);
     for (int64_t i = 0; i < n; ++i) in.positions.push_back(static_cast<int32_t>(i));
     at += n;
     in.segments.push_back(static_cast<int32_t>(at));
@@ -54,7 +55,8 @@ void add_segments(ProbeInput& in, const std::vector<int64_t>& lengths) {
     if (at > in.rows * in.length) break;
   }
   if (at != in.rows * in.length)
-    fail(Exit::kInput, "document_lengths: sum to {}, expected {} ({} rows of {})", at, in.rows * in.length, in.rows, in.length);
+    fail(Exit::kInput, "document_lengths: sum to {}, expected {} ({} rows of {})", at, in.rows * in.length, in.rows,
+         in.length);
 }
 
 ProbeInput read_input(const std::string& path, int64_t vocab) {
@@ -105,9 +107,8 @@ class Output {
   void add_params(const ParamStore& params, const std::string& prefix, bool grads) {
     for (int id = 0; id < params.size(); ++id)
       for_each_hf_part(params.spec(id), grads ? params.grad_values(id) : params.values(id),
-                       [&](const std::string& name, const std::vector<int64_t>& shape, const std::vector<float>& values) {
-                         add(prefix + name, shape, values);
-                       });
+                       [&](const std::string& name, const std::vector<int64_t>& shape,
+                           const std::vector<float>& values) { add(prefix + name, shape, values); });
   }
   void write(const std::string& path) const { safetensors::write(path, entries_); }
 
@@ -123,7 +124,8 @@ bool parse(ProbeOptions& o, std::vector<std::string> args) {
     if (entry.bits == 32) o.precision.recipe = entry.name;
   std::vector<double> betas = {o.adamw.beta1, o.adamw.beta2};
   app.add_option("model", o.folder, "Hugging Face folder: config.json, model.safetensors")->required();
-  app.add_option("--input", o.input, "safetensors: input_ids I64 [B,T]; labels I64 [B,T]; document_lengths I64 [n]")->required();
+  app.add_option("--input", o.input, "safetensors: input_ids I64 [B,T]; labels I64 [B,T]; document_lengths I64 [n]")
+      ->required();
   app.add_option("--output", o.output, "safetensors to write")->required();
   app.add_option("--device", o.device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str();
   app.add_option("--recipe", o.precision.recipe, "precision of the linear layers")->capture_default_str();
@@ -133,7 +135,9 @@ bool parse(ProbeOptions& o, std::vector<std::string> args) {
   app.add_option("--weights", o.precision.weights, "fp32, bf16 or bf16-sr")
       ->check(CLI::IsMember({"fp32", "bf16", "bf16-sr"}))
       ->capture_default_str();
-  app.add_option("--adamw-steps", o.adamw_steps, "AdamW steps on the same batch")->check(CLI::Range(0, 1000000))->capture_default_str();
+  app.add_option("--adamw-steps", o.adamw_steps, "AdamW steps on the same batch")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
   app.add_option("--lr", o.adamw.lr, "learning rate")->capture_default_str();
   app.add_option("--betas", betas, "two numbers")->delimiter(',')->expected(2);
   app.add_option("--eps", o.adamw.eps, "epsilon")->capture_default_str();
@@ -144,7 +148,8 @@ bool parse(ProbeOptions& o, std::vector<std::string> args) {
   o.adamw.beta1 = betas[0], o.adamw.beta2 = betas[1];
   o.precision.validate();
   refuse_unread_options(o.precision.options, {&find_recipe(o.precision.recipe)});
-  if (o.device == "cuda") fail(Exit::kUnavailable, "--device cuda: this build has no CUDA backend; cpu runs everything");
+  if (o.device == "cuda")
+    fail(Exit::kUnavailable, "--device cuda: this build has no CUDA backend; cpu runs everything");
   return true;
 }
 

@@ -24,7 +24,8 @@ int report_verb(const std::vector<std::string>& args) {
     if (!exists(join_path(folder, "compare.json"))) continue;
     const report::CompareResult result = report::read_compare(folder);
     const report::TableStyle style{.width = console.interactive() ? console.width() : 120, .color = console.color()};
-    std::string text = markdown ? report::render_markdown(report::compare_table(result)) : report::render_compare_table(result, style);
+    std::string text =
+        markdown ? report::render_markdown(report::compare_table(result)) : report::render_compare_table(result, style);
     if (text.ends_with('\n')) text.pop_back();
     console.line(text);
   }

@@ -20,17 +20,18 @@ TrainConfig read_train_config(const std::string& path, const std::vector<std::st
 
 void print_machine(Console& console, const MachineRates& rates) {
   const Machine m = machine();
-  console.line(fmt::format("mantissa {} ({}) · {} · {} threads · {} · GEMM {:.0f} GFLOP/s BF16, {:.0f} FP32 (measured)", kVersion,
-                           commit(), m.cpu.empty() ? "CPU" : m.cpu, max_threads(), name_of(detect_isa()), rates.bf16_gflops,
-                           rates.f32_gflops));
+  console.line(fmt::format("mantissa {} ({}) · {} · {} threads · {} · GEMM {:.0f} GFLOP/s BF16, {:.0f} FP32 (measured)",
+                           kVersion, commit(), m.cpu.empty() ? "CPU" : m.cpu, max_threads(), name_of(detect_isa()),
+                           rates.bf16_gflops, rates.f32_gflops));
 }
 
 void print_data(Console& console, const Dataset& data, const TrainConfig& config) {
   const DataReport& d = data.report();
   const std::string name = d.name.empty() ? config.data.train : d.name + (d.version.empty() ? "" : " " + d.version);
-  console.line(fmt::format("data      {} · {} documents · {} tokens · {} rows of {} · {} validation rows · unigram entropy {:.3f} nats",
-                           name, grouped(d.train.documents), grouped(d.train.tokens), grouped(d.train.rows),
-                           data.sequence_length(), grouped(d.validation.rows), d.unigram_entropy));
+  console.line(fmt::format(
+      "data      {} · {} documents · {} tokens · {} rows of {} · {} validation rows · unigram entropy {:.3f} nats",
+      name, grouped(d.train.documents), grouped(d.train.tokens), grouped(d.train.rows), data.sequence_length(),
+      grouped(d.validation.rows), d.unigram_entropy));
   if (d.empty_documents + d.short_documents + d.train.dropped_tokens > 0)
     console.line(fmt::format("          left out: {} empty and {} short documents, {} tokens that fill no row",
                              grouped(d.empty_documents), grouped(d.short_documents), grouped(d.train.dropped_tokens)));
@@ -48,19 +49,20 @@ void print_run(Console& console, Trainer& trainer, const TrainConfig& config) {
   std::string parts;
   for (const auto& [purpose, bytes] : trainer.memory().ledger.rows())
     parts += fmt::format("{}{} {}", parts.empty() ? "" : " + ", purpose, bytes_text(static_cast<double>(bytes)));
-  console.line(fmt::format("memory    {} = {} of {}", parts, bytes_text(static_cast<double>(trainer.memory().ledger.total())),
+  console.line(fmt::format("memory    {} = {} of {}", parts,
+                           bytes_text(static_cast<double>(trainer.memory().ledger.total())),
                            bytes_text(static_cast<double>(trainer.memory().device_bytes))));
-  console.line(fmt::format("batch     {} tokens a step ({} x {} x {}) · {} steps · {:.2f} MFLOP a token", grouped(config.batch.tokens),
-                           trainer.memory().micro_rows, trainer.memory().accumulation, config.data.sequence_length,
-                           grouped(trainer.steps()), trainer.flops().mfu / 1e6));
+  console.line(fmt::format("batch     {} tokens a step ({} x {} x {}) · {} steps · {:.2f} MFLOP a token",
+                           grouped(config.batch.tokens), trainer.memory().micro_rows, trainer.memory().accumulation,
+                           config.data.sequence_length, grouped(trainer.steps()), trainer.flops().mfu / 1e6));
 }
 
 std::string step_line(const StepReport& r) {
   const double share = static_cast<double>(r.step) / static_cast<double>(r.steps);
   const double left = r.seconds / static_cast<double>(r.step) * static_cast<double>(r.steps - r.step);
-  return fmt::format("step {:>5}/{} {} | loss {:.4f} | grad {:.2f} | lr {:.1e} | {} tok/s | mfu {} | eta {}", r.step, r.steps,
-                     percent_text(share), r.loss, r.grad_norm, r.lr, grouped(static_cast<int64_t>(r.tokens_per_s)),
-                     percent_text(r.mfu), duration_text(left));
+  return fmt::format("step {:>5}/{} {} | loss {:.4f} | grad {:.2f} | lr {:.1e} | {} tok/s | mfu {} | eta {}", r.step,
+                     r.steps, percent_text(share), r.loss, r.grad_norm, r.lr,
+                     grouped(static_cast<int64_t>(r.tokens_per_s)), percent_text(r.mfu), duration_text(left));
 }
 
 }  // namespace mantissa

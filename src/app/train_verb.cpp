@@ -58,20 +58,21 @@ int train_verb(const std::vector<std::string>& given) {
   print_machine(console, rates);
   print_run(console, trainer, config);
   print_data(console, data, config);
-  const TrainHooks hooks{
-      .step = [&](const StepReport& r) { console.status(step_line(r)); },
-      .evaluation =
-          [&](const EvalReport& r) {
-            console.line(fmt::format("eval at step {}: loss {:.4f}, perplexity {:.2f}", r.step, r.loss, std::exp(r.loss)));
-          },
-      .warning = [&](const std::string& text) { console.warn(text); },
-      .stop = [] { return stop_requested(); }};
+  const TrainHooks hooks{.step = [&](const StepReport& r) { console.status(step_line(r)); },
+                         .evaluation =
+                             [&](const EvalReport& r) {
+                               console.line(fmt::format("eval at step {}: loss {:.4f}, perplexity {:.2f}", r.step,
+                                                        r.loss, std::exp(r.loss)));
+                             },
+                         .warning = [&](const std::string& text) { console.warn(text); },
+                         .stop = [] { return stop_requested(); }};
   const RunResult result = trainer.run(folder, hooks);
   console.end_status();
   report::write_report({folder}, join_path(folder, "report.html"));
-  console.line(fmt::format("done      loss {:.4f} (mean of the last tenth) · eval {:.4f} · {} tok/s · mfu {} of the measured GEMM rate · {}",
-                           result.loss, result.eval_loss, grouped(static_cast<int64_t>(result.tokens_per_s)),
-                           percent_text(result.mfu), duration_text(result.seconds)));
+  console.line(fmt::format(
+      "done      loss {:.4f} (mean of the last tenth) · eval {:.4f} · {} tok/s · mfu {} of the measured GEMM rate · {}",
+      result.loss, result.eval_loss, grouped(static_cast<int64_t>(result.tokens_per_s)), percent_text(result.mfu),
+      duration_text(result.seconds)));
   console.line(fmt::format("report    {}", join_path(folder, "report.html")));
   console.flush();
   return 0;

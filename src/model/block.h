@@ -20,7 +20,7 @@ Recompute parse_recompute(const std::string& name);  // none | norm+act | block
 
 // Memory that all blocks use one after another.
 struct BlockRegions {
-  Region forward{"activations, shared"};     // transient forms and dropped slots
+  Region forward{"activations, shared"};  // transient forms and dropped slots
   Region backward{"activation gradients"};
 };
 
@@ -60,18 +60,18 @@ class Block {
   int q_norm_ = -1, k_norm_ = -1;
 
   // Saved activations (slots), T tokens.
-  Tensor x_;                     // [T,H]
+  Tensor x_;  // [T,H]
   NormStats x_stats_;
-  Operand qkv_in_;               // [T,H]
-  Tensor qkv_raw_, qk_rstd_;     // [T,(N+2KV)D] before QK-norm, [T,N+KV]
-  Tensor qkv_out_;               // [T,(N+2KV)D] as attention reads it
-  Tensor attention_, lse_;       // [T,ND], [N,T]
-  Operand out_in_;               // [T,ND]
-  Tensor mid_;                   // [T,H]
+  Operand qkv_in_;            // [T,H]
+  Tensor qkv_raw_, qk_rstd_;  // [T,(N+2KV)D] before QK-norm, [T,N+KV]
+  Tensor qkv_out_;            // [T,(N+2KV)D] as attention reads it
+  Tensor attention_, lse_;    // [T,ND], [N,T]
+  Operand out_in_;            // [T,ND]
+  Tensor mid_;                // [T,H]
   NormStats mid_stats_;
-  Operand up_in_;                // [T,H]
-  Tensor up_out_;                // [T,2F] SwiGLU, [T,F] GELU
-  Operand down_in_;              // [T,F]
+  Operand up_in_;    // [T,H]
+  Tensor up_out_;    // [T,2F] SwiGLU, [T,F] GELU
+  Operand down_in_;  // [T,F]
 
   // Gradients of one block.
   Operand ddown_, dup_, dout_, dqkv_;

@@ -13,9 +13,9 @@ namespace mantissa {
 struct StepContext {
   Exec& exec;
   ParamStore& params;
-  ConstTensor ids, labels, positions;  // [T] i32
-  ConstTensor segments;                // [S+1] i32 token offsets of the packed documents
-  ConstTensor cos_sin;                 // [P,D] f32
+  ConstTensor ids, labels, positions;          // [T] i32
+  ConstTensor segments;                        // [S+1] i32 token offsets of the packed documents
+  ConstTensor cos_sin;                         // [P,D] f32
   std::vector<TensorError>* errors = nullptr;  // set: measure the quantization error of every operand
   bool check_finite = false;                   // set: throw Exit::kNonFinite at the first tensor with NaN or Inf
 };

@@ -14,12 +14,14 @@ constexpr int64_t kLogitsBytes = int64_t{64} << 20;  // bound of one chunk of lo
 
 Linear make_head(const ModelConfig& model, const PrecisionConfig& precision, const ParamStore& params) {
   const int weight = params.find(model.tie_word_embeddings ? param_names::kEmbedding : param_names::kHead);
-  const LinearSite site{"head", model.vocab_size, model.hidden_size, static_cast<uint32_t>(model.num_hidden_layers * 16)};
+  const LinearSite site{"head", model.vocab_size, model.hidden_size,
+                        static_cast<uint32_t>(model.num_hidden_layers * 16)};
   const RecipeEntry& recipe = precision.recipe_of("head", -1, model.num_hidden_layers);
   return Linear(site, recipe.make(precision.options, site), weight, -1);
 }
 
-void check_layer(const PrecisionConfig& precision, const ModelConfig& model, const Linear& linear, int64_t index, int64_t m) {
+void check_layer(const PrecisionConfig& precision, const ModelConfig& model, const Linear& linear, int64_t index,
+                 int64_t m) {
   precision.recipe_of(linear.name(), index, model.num_hidden_layers)
       .check(precision.options, {linear.name(), linear.out_features(), linear.in_features(), 0}, m);
 }
@@ -55,7 +57,8 @@ Decoder::Decoder(const ModelConfig& model, const PrecisionConfig& precision, con
   // Chunks of equal size, each a multiple of 128 rows where it is not the whole.
   const int64_t row_bytes = bytes_of(dtype_, model.vocab_size);
   chunks_ = {tokens, 1};
-  while (chunks_.rows * row_bytes > kLogitsBytes && chunks_.rows % 256 == 0) chunks_ = {chunks_.rows / 2, chunks_.count * 2};
+  while (chunks_.rows * row_bytes > kLogitsBytes && chunks_.rows % 256 == 0)
+    chunks_ = {chunks_.rows / 2, chunks_.count * 2};
   check_layer(precision, model, head_, -1, chunks_.rows);
 }
 
@@ -137,7 +140,8 @@ std::string Decoder::forward_backward(StepContext& c, LossSums& sums, float grad
   final_norm_.backward(c, dh_, dfinal_, x_final_, final_stats_, {});
   for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) (*block)->backward(c, dh_, delta_);
   for (const int id : {embedding_, positions_})
-    if (id >= 0 && c.params.take_beta(id) == 0) std::memset(c.params.grad(id).data, 0, static_cast<size_t>(c.params.grad(id).bytes()));
+    if (id >= 0 && c.params.take_beta(id) == 0)
+      std::memset(c.params.grad(id).data, 0, static_cast<size_t>(c.params.grad(id).bytes()));
   embedding_bwd(c.exec, c.params.grad(embedding_), positions_ < 0 ? Tensor{} : c.params.grad(positions_), dh_, c.ids,
                 c.positions);
   for (Linear* linear : linears_) note(linear->recipe().end_backward());

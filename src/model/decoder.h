@@ -68,7 +68,8 @@ class Decoder {
   Operand dlogits_;
 };
 
-// cos and sin of P positions [P, D] f32: cos of the D/2 angles, then sin. Su et al. 2021; llama3 scaling as Hugging Face.
+// cos and sin of P positions [P, D] f32: cos of the D/2 angles, then sin. Su et al. 2021; llama3 scaling as Hugging
+// Face.
 void fill_rope_table(const ModelConfig& model, Tensor cos_sin);
 
 }  // namespace mantissa

@@ -8,7 +8,8 @@ int64_t count_parameters(const ModelConfig& model) {
   return n;
 }
 
-FlopsPerToken flops_per_token(const ModelConfig& m, int64_t sequence_length, double segment_length, Recompute recompute) {
+FlopsPerToken flops_per_token(const ModelConfig& m, int64_t sequence_length, double segment_length,
+                              Recompute recompute) {
   const auto s = static_cast<double>(sequence_length), h = static_cast<double>(m.hidden_size);
   const auto layers = static_cast<double>(m.num_hidden_layers), v = static_cast<double>(m.vocab_size);
   const auto qw = static_cast<double>(m.num_attention_heads * m.head_dim);

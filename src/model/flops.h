@@ -6,8 +6,8 @@
 
 namespace mantissa {
 
-// S sequence length (row), QW = N D, KW = KV D, G = N / KV, L layers, H hidden, I intermediate, V vocabulary, P parameters;
-// the MLP term 6 H I is 4 H I for a GELU MLP.
+// S sequence length (row), QW = N D, KW = KV D, G = N / KV, L layers, H hidden, I intermediate, V vocabulary, P
+// parameters; the MLP term 6 H I is 4 H I for a GELU MLP.
 struct FlopsPerToken {
   double mfu = 0;                        // 3 (L (4 H QW + 4 H KW + 2 s QW + 6 H I) + 2 H V), causal, s = segment length
   double nanogpt_legacy_v1 = 0;          // 6 P + 12 L QW S (PaLM's heuristic: Chowdhery et al. 2022)
@@ -18,7 +18,8 @@ struct FlopsPerToken {
 };
 
 // segment_length: Σ s² / Σ s over the packed segments (S itself where every row is one document); only `mfu` uses it.
-FlopsPerToken flops_per_token(const ModelConfig& model, int64_t sequence_length, double segment_length, Recompute recompute);
+FlopsPerToken flops_per_token(const ModelConfig& model, int64_t sequence_length, double segment_length,
+                              Recompute recompute);
 
 // Parameters, a tied head counted once.
 int64_t count_parameters(const ModelConfig& model);

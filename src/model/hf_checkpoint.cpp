@@ -97,7 +97,8 @@ void load_hf_weights(const std::string& folder, const ModelConfig& model, ParamS
         const safetensors::View* view = find_tensor(file, part.name, name);
         if (!view) fail(Exit::kInput, "{}: missing, expected {}", part.name, shape_text(part_shape(spec, part)));
         if (view->shape != part_shape(spec, part))
-          fail(Exit::kInput, "{}: found {}, expected {}", name, shape_text(view->shape), shape_text(part_shape(spec, part)));
+          fail(Exit::kInput, "{}: found {}, expected {}", name, shape_text(view->shape),
+               shape_text(part_shape(spec, part)));
         used.insert(name);
         const std::vector<float> read = to_floats(*view, name);
         float* out = values.data() + part.row * cols;
@@ -116,8 +117,9 @@ void load_hf_weights(const std::string& folder, const ModelConfig& model, ParamS
         std::vector<float> head = to_floats(view, name), embedding;
         embedding = params.values(params.find(param_names::kEmbedding));
         if (head != embedding)
-          fail(Exit::kInput, "lm_head.weight: differs from the embedding although config.json ties them; set "
-                             "tie_word_embeddings to false");
+          fail(Exit::kInput,
+               "lm_head.weight: differs from the embedding although config.json ties them; set "
+               "tie_word_embeddings to false");
         continue;
       }
       fail(Exit::kInput, "{}: not part of a {} model", name, model.arch);
@@ -125,8 +127,9 @@ void load_hf_weights(const std::string& folder, const ModelConfig& model, ParamS
   });
 }
 
-void for_each_hf_part(const ParamSpec& spec, const std::vector<float>& values,
-                      const std::function<void(const std::string&, const std::vector<int64_t>&, const std::vector<float>&)>& visit) {
+void for_each_hf_part(
+    const ParamSpec& spec, const std::vector<float>& values,
+    const std::function<void(const std::string&, const std::vector<int64_t>&, const std::vector<float>&)>& visit) {
   const int64_t cols = spec.shape.rank() == 1 ? 1 : spec.shape[1];
   for (const HfPart& part : spec.hf) {
     std::vector<float> out(static_cast<size_t>(part.rows * cols));

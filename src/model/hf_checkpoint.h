@@ -17,8 +17,10 @@ ModelConfig read_hf_config(const std::string& folder);
 // name (Exit::kInput). A tied model's lm_head.weight is accepted where it equals the embedding.
 void load_hf_weights(const std::string& folder, const ModelConfig& model, ParamStore& params);
 
-// Calls visit(hf_name, shape, values) for every Hugging Face tensor of parameter `id`, cut from `values` in its own layout.
-void for_each_hf_part(const ParamSpec& spec, const std::vector<float>& values,
-                      const std::function<void(const std::string&, const std::vector<int64_t>&, const std::vector<float>&)>& visit);
+// Calls visit(hf_name, shape, values) for every Hugging Face tensor of parameter `id`, cut from `values` in its own
+// layout.
+void for_each_hf_part(
+    const ParamSpec& spec, const std::vector<float>& values,
+    const std::function<void(const std::string&, const std::vector<int64_t>&, const std::vector<float>&)>& visit);
 
 }  // namespace mantissa

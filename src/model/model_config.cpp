@@ -22,8 +22,10 @@ void ModelConfig::describe(config::Fields& f) {
   f.section("rope_scaling", [this](config::Fields& r) {
     r.choice("type", rope_scaling.type, {"default", "llama3"}, "frequency scaling");
     r.number("factor", rope_scaling.factor, "wavelengths above the low band are stretched by this", {.min = 1});
-    r.number("low_freq_factor", rope_scaling.low_freq_factor, "original length / this = longest kept wavelength", {.min = 0});
-    r.number("high_freq_factor", rope_scaling.high_freq_factor, "original length / this = shortest stretched one", {.min = 0});
+    r.number("low_freq_factor", rope_scaling.low_freq_factor, "original length / this = longest kept wavelength",
+             {.min = 0});
+    r.number("high_freq_factor", rope_scaling.high_freq_factor, "original length / this = shortest stretched one",
+             {.min = 0});
     r.integer("original_max_position_embeddings", rope_scaling.original_max_position_embeddings,
               "length that the model was trained at", {.min = 1});
   });
@@ -33,13 +35,15 @@ void ModelConfig::resolve() {
   const ArchTraits& traits = find_arch(arch).traits;
   if (head_dim == 0) {
     if (hidden_size % num_attention_heads != 0)
-      fail(Exit::kUsage, "model: hidden_size {} is not a multiple of num_attention_heads {}", hidden_size, num_attention_heads);
+      fail(Exit::kUsage, "model: hidden_size {} is not a multiple of num_attention_heads {}", hidden_size,
+           num_attention_heads);
     head_dim = hidden_size / num_attention_heads;
   }
   if (num_attention_heads % num_key_value_heads != 0)
     fail(Exit::kUsage, "model: num_attention_heads {} is not a multiple of num_key_value_heads {}", num_attention_heads,
          num_key_value_heads);
-  if (traits.rope && head_dim % 2 != 0) fail(Exit::kUsage, "model: head_dim {} is odd, rotary embedding needs pairs", head_dim);
+  if (traits.rope && head_dim % 2 != 0)
+    fail(Exit::kUsage, "model: head_dim {} is odd, rotary embedding needs pairs", head_dim);
   if (!traits.grouped_queries && num_key_value_heads != num_attention_heads)
     fail(Exit::kUsage, "model: {} has as many key-value heads as heads ({}), not {}", arch, num_attention_heads,
          num_key_value_heads);

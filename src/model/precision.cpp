@@ -58,19 +58,22 @@ bool glob_match(std::string_view pattern, std::string_view name) {
 }
 
 void PrecisionConfig::describe(config::Fields& f) {
-  f.choice("weights", weights, {"fp32", "bf16", "bf16-sr"}, "fp32: FP32 master with a BF16 copy; bf16-sr: stochastic rounding");
+  f.choice("weights", weights, {"fp32", "bf16", "bf16-sr"},
+           "fp32: FP32 master with a BF16 copy; bf16-sr: stochastic rounding");
   f.choice("recipe", recipe, recipe_names(), "precision of the linear layers");
   f.choice("scope", scope, {"linear", "linear+logits", "linear+logits+norm"}, "which layers the recipe takes");
-  f.choice("path", path, {"auto", "native", "emulated"}, "auto: native where the device has the format, else exact emulation");
+  f.choice("path", path, {"auto", "native", "emulated"},
+           "auto: native where the device has the format, else exact emulation");
   options.describe(f);
   size_t size = rules.size();
-  f.list("rules", size,
-         [this](config::Fields& item, size_t i) {
-           if (rules.size() <= i) rules.resize(i + 1);
-           item.text("match", rules[i].match, "layer pattern: layers.{0,-1}.*");
-           item.choice("recipe", rules[i].recipe, recipe_names(), "recipe of the layers that match");
-         },
-         "pattern -> recipe, the last match wins");
+  f.list(
+      "rules", size,
+      [this](config::Fields& item, size_t i) {
+        if (rules.size() <= i) rules.resize(i + 1);
+        item.text("match", rules[i].match, "layer pattern: layers.{0,-1}.*");
+        item.choice("recipe", rules[i].recipe, recipe_names(), "recipe of the layers that match");
+      },
+      "pattern -> recipe, the last match wins");
   rules.resize(size);
   f.texts("recipes", recipes, "compare: the recipes that are set against BF16");
 }
@@ -81,9 +84,11 @@ void PrecisionConfig::validate() const {
   if (base.bits == 32 && weights != "fp32")
     fail(Exit::kUsage, "precision.weights: {}, but recipe {} computes in FP32 and needs fp32", weights, recipe);
   for (const PrecisionRule& rule : rules) {
-    if (rule.match.empty() || rule.recipe.empty()) fail(Exit::kUsage, "precision.rules: a rule needs both match and recipe");
+    if (rule.match.empty() || rule.recipe.empty())
+      fail(Exit::kUsage, "precision.rules: a rule needs both match and recipe");
     if ((find_recipe(rule.recipe).bits == 32) != (base.bits == 32))
-      fail(Exit::kUsage, "precision.rules: {} -> {}: FP32 layers cannot be mixed with recipe {}", rule.match, rule.recipe, recipe);
+      fail(Exit::kUsage, "precision.rules: {} -> {}: FP32 layers cannot be mixed with recipe {}", rule.match,
+           rule.recipe, recipe);
   }
   if (path != "native") return;
   std::vector<std::string> in_use = {recipe};

@@ -17,16 +17,17 @@ struct PrecisionRule {
 };
 
 struct PrecisionConfig {
-  std::string weights = "fp32";     // fp32 | bf16 | bf16-sr
-  std::string recipe = "bf16";      // a row of recipe_table()
-  std::string scope = "linear";     // linear | linear+logits | linear+logits+norm
-  std::string path = "auto";        // auto | native | emulated
+  std::string weights = "fp32";  // fp32 | bf16 | bf16-sr
+  std::string recipe = "bf16";   // a row of recipe_table()
+  std::string scope = "linear";  // linear | linear+logits | linear+logits+norm
+  std::string path = "auto";     // auto | native | emulated
   RecipeOptions options;
-  std::vector<PrecisionRule> rules;  // the last match wins
+  std::vector<PrecisionRule> rules;                          // the last match wins
   std::vector<std::string> recipes = compared_by_default();  // that compare sets against BF16
 
   void describe(config::Fields& fields);
-  // Throws Exit::kUsage for names and combinations that cannot run, Exit::kUnavailable for path: native where there is none.
+  // Throws Exit::kUsage for names and combinations that cannot run, Exit::kUnavailable for path: native where there is
+  // none.
   void validate() const;
 
   WeightMode weight_mode() const;

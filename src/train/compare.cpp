@@ -76,7 +76,8 @@ Json row_json(const CompareRowSpec& spec, const std::vector<RunResult>& repeats)
 void fill_deltas(Json& rows) {
   for (Json& row : rows)
     for (const Json& base : rows)
-      if (base["scope"] == "none" && base["weights"] == row["weights"] && base["loss"].is_number() && row["loss"].is_number())
+      if (base["scope"] == "none" && base["weights"] == row["weights"] && base["loss"].is_number() &&
+          row["loss"].is_number())
         row["delta_loss"] = row["loss"].get<double>() - base["loss"].get<double>();
 }
 
@@ -118,7 +119,8 @@ std::vector<CompareRowSpec> compare_rows(const TrainConfig& config) {
   std::vector<CompareRowSpec> rows;
   const auto add = [&](const std::string& weights, const std::string& recipe, const std::string& scope) {
     CompareRowSpec row{.weights = weights, .recipe = recipe, .scope = scope};
-    row.name = scope == "none" ? fmt::format("{}-{}", weights, recipe) : fmt::format("{}-{}-{}", weights, recipe, scope);
+    row.name =
+        scope == "none" ? fmt::format("{}-{}", weights, recipe) : fmt::format("{}-{}-{}", weights, recipe, scope);
     row.dir = fmt::format("rows/{:02}-{}", rows.size() + 1, row.name);
     rows.push_back(row);
   };
@@ -152,7 +154,8 @@ bool run_compare(const TrainConfig& config, bool restart, const CompareHooks& ho
   const Json before = begun ? read_json(path) : Json();
   if ((!restart && exists(config_path) && read_text(config_path) != identity) ||
       (begun && member(before, "config", path) != identity))
-    fail(Exit::kUsage, "{}: holds a comparison of another config; give another run.dir, or --restart to train anew", folder);
+    fail(Exit::kUsage, "{}: holds a comparison of another config; give another run.dir, or --restart to train anew",
+         folder);
 
   Json rows = begun ? member(before, "rows", path) : Json::array();
   if (!rows.is_array()) fail(Exit::kInput, "{}: rows is not a list", path);

@@ -29,8 +29,8 @@ struct CompareHooks {
   TrainHooks train;
 };
 
-// Trains the rows that `folder` does not hold yet. compare.json is written after each. `restart` begins anew. Returns false
-// when every row was there already. Throws Exit::kUsage when the folder holds a comparison of another config.
+// Trains the rows that `folder` does not hold yet. compare.json is written after each. `restart` begins anew. Returns
+// false when every row was there already. Throws Exit::kUsage when the folder holds a comparison of another config.
 bool run_compare(const TrainConfig& config, bool restart, const CompareHooks& hooks);
 
 }  // namespace mantissa

@@ -54,7 +54,9 @@ void TrainConfig::describe(config::Fields& fields) {
   });
   fields.section("schedule", [this](config::Fields& f) { schedule.describe(f); });
   fields.section("precision", [this](config::Fields& f) { precision.describe(f); });
-  fields.section("loss", [this](config::Fields& f) { f.number("z_loss", loss.z_loss, "weight of the mean squared log-partition", {.min = 0}); });
+  fields.section("loss", [this](config::Fields& f) {
+    f.number("z_loss", loss.z_loss, "weight of the mean squared log-partition", {.min = 0});
+  });
   fields.section("train", [this](config::Fields& f) {
     f.integer("steps", train.steps, "optimizer steps; 0: from tokens or epochs", {.min = 0, .max = 1e10});
     f.integer("tokens", train.tokens, "tokens to train on; 0: from epochs", {.min = 0, .max = 1e18});
@@ -69,13 +71,15 @@ void TrainConfig::describe(config::Fields& fields) {
   });
   fields.section("log", [this](config::Fields& f) {
     f.boolean("console", log.console, "progress on the console");
-    f.integer("quantization_every", log.quantization_every, "steps between measurements of quantization error; 0 = off", {.min = 0});
+    f.integer("quantization_every", log.quantization_every, "steps between measurements of quantization error; 0 = off",
+              {.min = 0});
     f.unavailable("tensorboard", "TensorBoard files are not in this version; metrics.jsonl holds every figure");
     f.unavailable("wandb", "W&B files are not in this version; metrics.jsonl holds every figure");
   });
   fields.section("compare", [this](config::Fields& f) {
     f.texts("weights", compare.weights, "dtypes of the weights that are compared: fp32, bf16, bf16-sr");
-    f.integer("seeds", compare.seeds, "repeats of each row over seeds; the table then carries their spread", {.min = 1, .max = 100});
+    f.integer("seeds", compare.seeds, "repeats of each row over seeds; the table then carries their spread",
+              {.min = 1, .max = 100});
   });
 }
 
@@ -98,7 +102,8 @@ void TrainConfig::resolve() {
     if (weights != "fp32" && weights != "bf16" && weights != "bf16-sr")
       fail(Exit::kUsage, "compare.weights: {}: expected fp32, bf16 or bf16-sr", weights);
   if (batch.tokens % data.sequence_length != 0)
-    fail(Exit::kUsage, "batch.tokens: {} is not a multiple of data.sequence_length {}", batch.tokens, data.sequence_length);
+    fail(Exit::kUsage, "batch.tokens: {} is not a multiple of data.sequence_length {}", batch.tokens,
+         data.sequence_length);
   if (train.steps > 0 && train.tokens > 0) fail(Exit::kUsage, "train: give steps or tokens, not both");
   if (train.steps == 0 && train.tokens == 0 && train.epochs == 0)
     fail(Exit::kUsage, "train: steps, tokens and epochs are all 0, nothing would be trained");

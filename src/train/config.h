@@ -18,8 +18,8 @@ struct RunConfig {
 };
 
 struct BatchConfig {
-  int64_t tokens = 8192;            // of an optimizer step
-  std::string micro_batch = "auto"; // rows; auto: the whole step where it fits in memory, else halved until it does
+  int64_t tokens = 8192;             // of an optimizer step
+  std::string micro_batch = "auto";  // rows; auto: the whole step where it fits in memory, else halved until it does
 };
 
 struct OptimizerConfig {
@@ -32,11 +32,11 @@ struct LossConfig {
 };
 
 struct TrainSection {
-  int64_t steps = 0;      // 0: from epochs
-  int64_t tokens = 0;     // 0: from epochs; steps = ceil(tokens / batch.tokens)
+  int64_t steps = 0;   // 0: from epochs
+  int64_t tokens = 0;  // 0: from epochs; steps = ceil(tokens / batch.tokens)
   double epochs = 1;
-  int64_t eval_every = 0;   // steps; 0: at the end alone
-  int64_t eval_rows = 0;    // rows of an evaluation; 0: all
+  int64_t eval_every = 0;  // steps; 0: at the end alone
+  int64_t eval_rows = 0;   // rows of an evaluation; 0: all
   std::string recompute = "none";
 };
 
@@ -72,7 +72,8 @@ struct TrainConfig {
   void refuse_unread(bool comparing) const;
   // What two starts must share to go on as one run: every value but the folder and what goes to the console.
   std::string identity() const;
-  // Optimizer steps: train.steps; else ceil(train.tokens / batch.tokens); else the whole steps that the epochs fill, at least 1.
+  // Optimizer steps: train.steps; else ceil(train.tokens / batch.tokens); else the whole steps that the epochs fill, at
+  // least 1.
   int64_t steps(int64_t pass_tokens) const;
   int64_t rows_per_step() const { return batch.tokens / data.sequence_length; }
 };

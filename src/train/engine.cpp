@@ -14,7 +14,8 @@ DType choose(const std::string& wanted, WeightMode weights, const char* key) {
   if (wanted == "auto") return full ? DType::kF32 : DType::kBF16;
   if (wanted == "fp32") return DType::kF32;
   if (wanted != "bf16") fail(Exit::kUsage, "optimizer.{}: {}: expected auto, fp32 or bf16", key, wanted);
-  if (weights == WeightMode::kF32) fail(Exit::kUsage, "optimizer.{}: bf16, but recipe fp32 keeps everything in FP32", key);
+  if (weights == WeightMode::kF32)
+    fail(Exit::kUsage, "optimizer.{}: bf16, but recipe fp32 keeps everything in FP32", key);
   return DType::kBF16;
 }
 

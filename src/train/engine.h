@@ -13,8 +13,8 @@ struct EngineOptions {
   int64_t tokens = 0;           // of a micro-batch
   int64_t sequence_length = 0;  // longest position + 1
   Recompute recompute = Recompute::kNone;
-  std::string grads = "auto";   // auto | fp32 | bf16: auto = fp32 with FP32 weights, else bf16
-  std::string state = "auto";   // auto | fp32 | bf16, likewise
+  std::string grads = "auto";  // auto | fp32 | bf16: auto = fp32 with FP32 weights, else bf16
+  std::string state = "auto";  // auto | fp32 | bf16, likewise
   bool training = true;
 };
 
@@ -30,8 +30,8 @@ struct AdamwSettings {
 };
 
 struct UpdateResult {
-  double grad_norm = 0;           // before clipping
-  double unmoved_share = 0;       // BF16 weights: share of elements whose update rounded away
+  double grad_norm = 0;      // before clipping
+  double unmoved_share = 0;  // BF16 weights: share of elements whose update rounded away
 };
 
 class Engine {
@@ -80,8 +80,8 @@ class Engine {
   Arena arena_;
   LossSums sums_;
   std::string amax_trouble_;
-  int64_t updates_ = 0;        // t of AdamW
-  bool weights_fresh_ = false; // quantized weights match the parameters, amax recorded
+  int64_t updates_ = 0;         // t of AdamW
+  bool weights_fresh_ = false;  // quantized weights match the parameters, amax recorded
 };
 
 }  // namespace mantissa

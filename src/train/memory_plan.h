@@ -18,9 +18,8 @@ struct MemoryPlan {
 // Share of the memory that a run may plan: what is left holds the tokens of the data, the program and the system.
 inline constexpr double kPlannedShare = 0.9;
 
-// Resolves batch.micro_batch. Throws Exit::kMemory when the run does not fit kPlannedShare of `device_bytes`, naming two ways
-// that do;
-// Exit::kUsage for a micro-batch that does not divide the step.
+// Resolves batch.micro_batch. Throws Exit::kMemory when the run does not fit kPlannedShare of `device_bytes`, naming
+// two ways that do; Exit::kUsage for a micro-batch that does not divide the step.
 MemoryPlan plan_memory(const TrainConfig& config, int64_t device_bytes);
 
 // Engine options of a run with `micro_rows` rows a micro-batch.

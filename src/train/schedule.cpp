@@ -20,7 +20,8 @@ void ScheduleConfig::validate(int64_t steps) const {
   if (name == "wsd") {
     const auto decaying = static_cast<int64_t>(std::llround(decay_fraction * static_cast<double>(steps)));
     if (warmup_steps + decaying > steps)
-      fail(Exit::kUsage, "schedule: {} warm-up and {} decay steps do not fit a run of {} steps", warmup_steps, decaying, steps);
+      fail(Exit::kUsage, "schedule: {} warm-up and {} decay steps do not fit a run of {} steps", warmup_steps, decaying,
+           steps);
   }
 }
 

@@ -58,7 +58,8 @@ MachineRates measure_rates() {
 Trainer::Trainer(const TrainConfig& config, const Dataset& data, const MachineRates& rates)
     : config_(config), data_(data), rates_(rates), steps_(config.steps(data.tokens(Split::kTrain))) {
   if (config.model.vocab_size < data.vocab_size())
-    fail(Exit::kUsage, "model.vocab_size: {} is smaller than the tokenizer's {}", config.model.vocab_size, data.vocab_size());
+    fail(Exit::kUsage, "model.vocab_size: {} is smaller than the tokenizer's {}", config.model.vocab_size,
+         data.vocab_size());
   config_.precision.validate();
   config_.schedule.validate(steps_);
   memory_ = plan_memory(config_, machine().memory_bytes);
@@ -93,7 +94,12 @@ Json Trainer::info() {
   Json layers = Json::array(), memory = Json::array(), files = Json::array();
   for (const Linear* linear : engine_->decoder().linears()) {
     const RecipeInfo i = linear->recipe().info();
-    layers.push_back({{"name", linear->name()}, {"recipe", i.name}, {"path", i.path}, {"input", i.input}, {"weight", i.weight}, {"grad", i.grad}});
+    layers.push_back({{"name", linear->name()},
+                      {"recipe", i.name},
+                      {"path", i.path},
+                      {"input", i.input},
+                      {"weight", i.weight},
+                      {"grad", i.grad}});
   }
   for (const auto& [purpose, bytes] : memory_.ledger.rows()) memory.push_back({{"purpose", purpose}, {"bytes", bytes}});
   for (const SourceFile& f : d.files) files.push_back({{"path", f.path}, {"bytes", f.bytes}, {"sha256", f.sha256}});
@@ -262,11 +268,14 @@ RunResult Trainer::run(const std::string& folder, const TrainHooks& hooks) {
     if (hooks.stop && hooks.stop() && step < steps_)
       fail(Exit::kInterrupted, "stopped after step {} of {}", step, steps_);
   }
-  if (idle_batches > 0) warn(fmt::format("{} steps had no token with a label and moved nothing but the decay", idle_batches));
+  if (idle_batches > 0)
+    warn(fmt::format("{} steps had no token with a label and moved nothing but the decay", idle_batches));
   unmoved /= static_cast<double>(steps_);
   if (unmoved > 0.5)
-    warn(fmt::format("{:.0f}% of the BF16 weights did not move in an average step: their updates round away; "
-                     "precision.weights fp32 or bf16-sr keeps them", 100 * unmoved));
+    warn(
+        fmt::format("{:.0f}% of the BF16 weights did not move in an average step: their updates round away; "
+                    "precision.weights fp32 or bf16-sr keeps them",
+                    100 * unmoved));
 
   if (steady_steps == 0) steady_seconds = since(first_step), steady_steps = steps_;
   result.tokens = steps_ * config_.batch.tokens;

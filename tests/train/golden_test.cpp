@@ -56,7 +56,8 @@ struct Rows {
 class Golden : public testing::TestWithParam<const char*> {
  protected:
   Golden() : folder_(kGolden + GetParam()), file_(safetensors::Reader::open(folder_ + "/golden.safetensors")) {
-    rows_ = static_cast<int>(file_.at("input_ids").shape[0]), length_ = static_cast<int>(file_.at("input_ids").shape[1]);
+    rows_ = static_cast<int>(file_.at("input_ids").shape[0]),
+    length_ = static_cast<int>(file_.at("input_ids").shape[1]);
     batch_.ids = integers(file_, "input_ids");
     batch_.labels = integers(file_, "labels");
     for (int r = 0; r < rows_; ++r) batch_.add_segment(length_);
@@ -66,8 +67,9 @@ class Golden : public testing::TestWithParam<const char*> {
   std::unique_ptr<Engine> make(int64_t tokens, const char* recompute = "none") const {
     PrecisionConfig precision;
     precision.recipe = "fp32";
-    auto engine = std::make_unique<Engine>(read_hf_config(folder_), precision,
-                                           EngineOptions{.tokens = tokens, .sequence_length = length_, .recompute = parse_recompute(recompute)});
+    auto engine = std::make_unique<Engine>(
+        read_hf_config(folder_), precision,
+        EngineOptions{.tokens = tokens, .sequence_length = length_, .recompute = parse_recompute(recompute)});
     engine->build();
     engine->load(folder_);
     return engine;
@@ -83,7 +85,8 @@ class Golden : public testing::TestWithParam<const char*> {
 TEST_P(Golden, LogitsLossAndGradients) {
   auto engine = make(rows_ * length_);
   std::vector<float> logits(file_.at("logits").elements());
-  engine->logits(batch_.view(), Tensor(logits.data(), DType::kF32, {rows_ * length_, static_cast<int64_t>(logits.size()) / (rows_ * length_)}));
+  engine->logits(batch_.view(), Tensor(logits.data(), DType::kF32,
+                                       {rows_ * length_, static_cast<int64_t>(logits.size()) / (rows_ * length_)}));
   EXPECT_LT(relative(logits, floats(file_, "logits")), 2e-4);
 
   engine->begin_step(1);
@@ -111,7 +114,8 @@ TEST_P(Golden, PackedRow) {
   row.labels.assign(static_cast<size_t>(length_), -100);
   for (int32_t n : integers(file_, "packed.document_lengths")) row.add_segment(n);
   std::vector<float> logits(file_.at("packed.logits").elements());
-  engine->logits(row.view(), Tensor(logits.data(), DType::kF32, {length_, static_cast<int64_t>(logits.size()) / length_}));
+  engine->logits(row.view(),
+                 Tensor(logits.data(), DType::kF32, {length_, static_cast<int64_t>(logits.size()) / length_}));
   EXPECT_LT(relative(logits, floats(file_, "packed.logits")), 2e-4);
 }
 
@@ -146,7 +150,8 @@ TEST_P(Golden, AccumulationEqualsOneBatch) {
   }
   EXPECT_NEAR(halves->sums().loss, whole->sums().loss, 1e-4 * whole->sums().loss);
   for (int id = 0; id < whole->params().size(); ++id)
-    EXPECT_LT(relative(halves->params().grad_values(id), whole->params().grad_values(id)), 1e-5) << whole->params().spec(id).name;
+    EXPECT_LT(relative(halves->params().grad_values(id), whole->params().grad_values(id)), 1e-5)
+        << whole->params().spec(id).name;
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Golden, testing::Values("gpt2", "llama", "qwen2", "qwen3"),

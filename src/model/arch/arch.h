@@ -17,17 +17,17 @@ enum class MlpKind : uint8_t { kSwiglu, kGelu };
 struct ArchTraits {
   NormKind norm = NormKind::kRms;
   MlpKind mlp = MlpKind::kSwiglu;
-  bool rope = true;               // else learned positions
-  bool qk_norm = false;           // per-head RMSNorm of queries and keys
+  bool rope = true;      // else learned positions
+  bool qk_norm = false;  // per-head RMSNorm of queries and keys
   bool qkv_bias = false;
-  bool linear_bias = false;       // biases on every other linear layer of a block
+  bool linear_bias = false;  // biases on every other linear layer of a block
   bool grouped_queries = true;
-  bool free_head_dim = false;     // N x D may differ from H
+  bool free_head_dim = false;  // N x D may differ from H
 };
 
 struct ArchEntry {
-  const char* name;         // model_type in config.json
-  const char* hf_class;     // architectures[0]
+  const char* name;      // model_type in config.json
+  const char* hf_class;  // architectures[0]
   ArchTraits traits;
   // Throws Exit::kInput naming a key that is missing or has a value that is not supported.
   ModelConfig (*from_hf)(const nlohmann::json& config);

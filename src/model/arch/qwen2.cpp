@@ -8,9 +8,7 @@ namespace {
 
 constexpr ArchTraits kTraits = ArchTraits{.qkv_bias = true};
 
-ModelConfig from_hf(const nlohmann::json& config) {
-  return rotary_config_from_hf(config, "qwen2");
-}
+ModelConfig from_hf(const nlohmann::json& config) { return rotary_config_from_hf(config, "qwen2"); }
 
 std::vector<ParamSpec> params(const ModelConfig& config) { return rotary_params(config, kTraits); }
 

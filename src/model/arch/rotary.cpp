@@ -29,7 +29,8 @@ void read_rope(const json& rope, ModelConfig& m) {
 
 int64_t hf_integer(const json& config, const char* key) {
   if (!given(config, key)) fail(Exit::kInput, "{}: missing", key);
-  if (!config.at(key).is_number_integer()) fail(Exit::kInput, "{}: found {}, expected an integer", key, config.at(key).dump());
+  if (!config.at(key).is_number_integer())
+    fail(Exit::kInput, "{}: found {}, expected an integer", key, config.at(key).dump());
   return config.at(key).get<int64_t>();
 }
 
@@ -45,7 +46,8 @@ double hf_number_or(const json& config, const char* key, double otherwise) {
 
 bool hf_boolean_or(const json& config, const char* key, bool otherwise) {
   if (!given(config, key)) return otherwise;
-  if (!config.at(key).is_boolean()) fail(Exit::kInput, "{}: found {}, expected true or false", key, config.at(key).dump());
+  if (!config.at(key).is_boolean())
+    fail(Exit::kInput, "{}: found {}, expected true or false", key, config.at(key).dump());
   return config.at(key).get<bool>();
 }
 
@@ -77,7 +79,8 @@ ModelConfig rotary_config_from_hf(const json& config, const char* arch) {
   if (given(config, "rope_parameters")) read_rope(config.at("rope_parameters"), m);
   if (given(config, "layer_types"))
     for (const json& type : config.at("layer_types"))
-      if (type != "full_attention") fail(Exit::kInput, "layer_types: {} is not supported; full_attention is", type.dump());
+      if (type != "full_attention")
+        fail(Exit::kInput, "layer_types: {} is not supported; full_attention is", type.dump());
   return m;
 }
 

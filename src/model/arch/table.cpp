@@ -23,6 +23,8 @@ const ArchEntry& find_arch(const std::string& name) {
        near.empty() ? "" : ", did you mean " + near + "?");
 }
 
-std::string param_names::layer(int64_t index, const std::string& leaf) { return fmt::format("layers.{}.{}", index, leaf); }
+std::string param_names::layer(int64_t index, const std::string& leaf) {
+  return fmt::format("layers.{}.{}", index, leaf);
+}
 
 }  // namespace mantissa

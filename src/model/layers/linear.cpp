@@ -8,7 +8,8 @@ namespace {
 
 const char* kActivations = "activations";
 
-// `saved` names the form that lives in `kept`: the columnwise copy where there is one, else the rowwise one, else `high`.
+// `saved` names the form that lives in `kept`: the columnwise copy where there is one, else the rowwise one, else
+// `high`.
 Operand make_operand(const OperandSpec& spec, int64_t m, int64_t k, DType dtype, Allocator& kept, Allocator& shared,
                      Tensor high) {
   Operand x;
@@ -18,7 +19,8 @@ Operand make_operand(const OperandSpec& spec, int64_t m, int64_t k, DType dtype,
   x.high = high;
   if (!high.shape.rank())
     x.high = (quantized ? shared : kept).tensor(kActivations, spec.unrounded ? DType::kF32 : dtype, {m, k});
-  if (spec.amax_before_rounding) x.producer_amax = static_cast<float*>(shared.tensor(kActivations, DType::kF32, {1}).data);
+  if (spec.amax_before_rounding)
+    x.producer_amax = static_cast<float*>(shared.tensor(kActivations, DType::kF32, {1}).data);
   return x;
 }
 
@@ -33,7 +35,8 @@ void check_finite(const StepContext& context, ConstTensor x, std::string_view ow
 Linear::Linear(LinearSite site, std::unique_ptr<LinearRecipe> recipe, int weight, int bias)
     : site_(std::move(site)), recipe_(std::move(recipe)), weight_(weight), bias_(bias) {}
 
-Operand Linear::make_input(Producer producer, int64_t m, DType dtype, Allocator& kept, Allocator& shared, Tensor high) const {
+Operand Linear::make_input(Producer producer, int64_t m, DType dtype, Allocator& kept, Allocator& shared,
+                           Tensor high) const {
   Operand x = make_operand(recipe_->input_spec(producer), m, site_.k, dtype, kept, shared, high);
   x.tensor_id = site_.tensor_id;
   recipe_->bind_input(x);
@@ -63,8 +66,8 @@ void Linear::measure(StepContext& context, const Operand& x, const char* tensor)
   const Quantized& form = x.rowwise ? x.rowwise : x.columnwise;
   if (!form) return;
   const QuantError e = quantization_error(context.exec, form, !x.rowwise, x.high);
-  context.errors->push_back({site_.name, tensor, form.amax ? *form.amax : 0.0, form.scale ? *form.scale : 0.0, e.snr_db(),
-                             e.saturated_share(), e.flushed_share()});
+  context.errors->push_back({site_.name, tensor, form.amax ? *form.amax : 0.0, form.scale ? *form.scale : 0.0,
+                             e.snr_db(), e.saturated_share(), e.flushed_share()});
 }
 
 void Linear::forward(StepContext& context, Tensor y, const Operand& x) const {

@@ -22,9 +22,10 @@ class Linear {
   // Memory of the recipe: quantized weight, scaling state.
   void allocate(Arena& arena) { recipe_->allocate(arena); }
 
-  // The input x[M,in] that a producer fills: the form that wgrad reads lives in `kept`, the others in `shared`. `high` is the
-  // tensor that the producer writes anyway, if there is one.
-  Operand make_input(Producer producer, int64_t m, DType dtype, Allocator& kept, Allocator& shared, Tensor high = {}) const;
+  // The input x[M,in] that a producer fills: the form that wgrad reads lives in `kept`, the others in `shared`. `high`
+  // is the tensor that the producer writes anyway, if there is one.
+  Operand make_input(Producer producer, int64_t m, DType dtype, Allocator& kept, Allocator& shared,
+                     Tensor high = {}) const;
   // The output gradient dy[M,out]; all of it in `shared`.
   Operand make_grad(Producer producer, int64_t m, DType dtype, Allocator& shared, Tensor high = {}) const;
 

@@ -19,7 +19,8 @@ void Norm::forward(StepContext& c, Operand& y, const NormStats& stats, ConstTens
     layer_norm_fwd(c.exec, y, stats.mean, stats.rstd, x, p.weight(weight_), p.weight(bias_), eps_);
 }
 
-void Norm::add_forward(StepContext& c, Operand& y, const NormStats& stats, Tensor h, ConstTensor x, ConstTensor r) const {
+void Norm::add_forward(StepContext& c, Operand& y, const NormStats& stats, Tensor h, ConstTensor x,
+                       ConstTensor r) const {
   const ParamStore& p = c.params;
   if (kind_ == NormKind::kRms)
     add_rms_norm_fwd(c.exec, y, stats.rstd, h, x, r, p.weight(weight_), eps_);
@@ -33,7 +34,8 @@ void Norm::backward(StepContext& c, Tensor dx, ConstTensor dy, ConstTensor x, co
   if (kind_ == NormKind::kRms)
     rms_norm_bwd(c.exec, dx, p.grad(weight_), dy, x, p.weight(weight_), stats.rstd, dresidual);
   else
-    layer_norm_bwd(c.exec, dx, p.grad(weight_), p.grad(bias_), dy, x, p.weight(weight_), stats.mean, stats.rstd, dresidual);
+    layer_norm_bwd(c.exec, dx, p.grad(weight_), p.grad(bias_), dy, x, p.weight(weight_), stats.mean, stats.rstd,
+                   dresidual);
 }
 
 }  // namespace mantissa
