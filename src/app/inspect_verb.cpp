@@ -6,6 +6,7 @@
 #include "base/console.h"
 #include "base/file.h"
 #include "base/safetensors.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "model/flops.h"
 #include "model/hf_checkpoint.h"
@@ -14,12 +15,6 @@
 
 namespace mantissa {
 namespace {
-
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::string text;
-  for (int64_t d : shape) text += (text.empty() ? "" : " x ") + std::to_string(d);
-  return "[" + text + "]";
-}
 
 void inspect_tensors(const std::string& path) {
   const auto file = safetensors::Reader::open(path);

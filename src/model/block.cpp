@@ -14,12 +14,6 @@ namespace {
 // Ids of the quantized tensors: four to a linear layer, four layers to a block.
 uint32_t linear_id(int64_t block, int which) { return static_cast<uint32_t>(block * 4 + which) * 4; }
 
-int optional_param(const ParamStore& params, const std::string& name) {
-  for (int i = 0; i < params.size(); ++i)
-    if (params.spec(i).name == name) return i;
-  return -1;
-}
-
 Linear make_linear(const PrecisionConfig& precision, const ModelConfig& model, const ParamStore& params, int64_t index,
                    int which, const char* leaf) {
   const std::string name = param_names::layer(index, leaf);
@@ -27,16 +21,14 @@ Linear make_linear(const PrecisionConfig& precision, const ModelConfig& model, c
   const Shape& shape = params.spec(weight).shape;
   const LinearSite site{name, shape[0], shape[1], linear_id(index, which)};
   const RecipeEntry& recipe = precision.recipe_of(name, index, model.num_hidden_layers);
-  return Linear(site, recipe.make(precision.options, site), weight, optional_param(params, name + ".bias"));
+  return Linear(site, recipe.make(precision.options, site), weight, params.find_or_none(name + ".bias"));
 }
 
 Norm make_norm(const ModelConfig& model, const ParamStore& params, int64_t index, const char* leaf) {
   const std::string name = param_names::layer(index, leaf);
   return Norm(find_arch(model.arch).traits.norm, model.norm_eps, params.find(name + ".weight"),
-              optional_param(params, name + ".bias"));
+              params.find_or_none(name + ".bias"));
 }
-
-bool has_forms(const Operand& x) { return x.rowwise || x.columnwise; }
 
 }  // namespace
 
@@ -116,7 +108,7 @@ void Block::attention_forward(StepContext& c) {
     rope_fwd(c.exec, qkv_out_, raw, c.cos_sin, c.positions, heads);
   attention_fwd(c.exec, attention_, lse_, qkv_out_, c.segments, heads, scale_);
   check_finite(c, attention_, name_, ".attention output");
-  if (has_forms(out_in_)) quantize(c.exec, out_in_);
+  quantize(c.exec, out_in_);
 }
 
 void Block::activation(StepContext& c) {
@@ -151,7 +143,7 @@ void Block::backward(StepContext& c, Tensor dh, Tensor delta) {
 
   // MLP
   ddown_.high = dh;
-  if (has_forms(ddown_)) quantize(c.exec, ddown_);
+  quantize(c.exec, ddown_);
   if (recompute_ == Recompute::kNormAct) {
     PassScope replay(c.exec, Pass::kReplay);
     activation(c);
@@ -170,7 +162,7 @@ void Block::backward(StepContext& c, Tensor dh, Tensor delta) {
 
   // Attention
   dout_.high = dh;
-  if (has_forms(dout_)) quantize(c.exec, dout_);
+  quantize(c.exec, dout_);
   out_.backward(c, dattention_, dout_, out_in_);
   attention_bwd(c.exec, dqkv_.high, dattention_, qkv_out_, attention_, lse_, c.segments, heads, scale_);
   if (traits_.qk_norm)
@@ -178,7 +170,7 @@ void Block::backward(StepContext& c, Tensor dh, Tensor delta) {
                      c.params.weight(q_norm_), c.params.weight(k_norm_), c.cos_sin, c.positions, heads);
   else if (traits_.rope)
     rope_bwd(c.exec, dqkv_.high, dqkv_.high, c.cos_sin, c.positions, heads);
-  if (has_forms(dqkv_)) quantize(c.exec, dqkv_);
+  quantize(c.exec, dqkv_);
   if (recompute_ == Recompute::kNormAct) {
     PassScope replay(c.exec, Pass::kReplay);
     attention_norm_.forward(c, qkv_in_, x_stats_, x_);

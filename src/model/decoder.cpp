@@ -126,7 +126,7 @@ std::string Decoder::forward_backward(StepContext& c, LossSums& sums, float grad
     head_forward(c, i);
     cross_entropy(c.exec, sums, logits_, c.labels.slice(begin, chunks_.rows), grad_scale, z_weight);
     dlogits_.high = logits_;
-    if (dlogits_.rowwise || dlogits_.columnwise) quantize(c.exec, dlogits_);
+    quantize(c.exec, dlogits_);
     head_.backward(c, dfinal_.slice(begin, chunks_.rows), dlogits_, head_in_);
   }
   c.exec.token_offset = token_offset;

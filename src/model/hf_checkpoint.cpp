@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/safetensors.h"
+#include "base/text.h"
 #include "model/arch/arch.h"
 
 namespace mantissa {
@@ -44,12 +45,6 @@ std::vector<int64_t> part_shape(const ParamSpec& spec, const HfPart& part) {
   if (spec.shape.rank() == 1) return {part.rows};
   if (part.transposed) return {spec.shape[1], part.rows};
   return {part.rows, spec.shape[1]};
-}
-
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i) text += fmt::format("{}{}", i ? "," : "", shape[i]);
-  return text + "]";
 }
 
 // The file's name for a Hugging Face tensor: GPT-2 checkpoints come with and without "transformer.".

@@ -33,9 +33,15 @@ ParamStore::ParamStore(std::vector<ParamSpec> specs, const ParamStoreOptions& op
     : specs_(std::move(specs)), options_(options), written_(specs_.size(), 0) {}
 
 int ParamStore::find(const std::string& name) const {
+  const int id = find_or_none(name);
+  check(id >= 0, "no parameter named {}", name);
+  return id;
+}
+
+int ParamStore::find_or_none(const std::string& name) const {
   for (int i = 0; i < size(); ++i)
     if (spec(i).name == name) return i;
-  fail(Exit::kInternal, "no parameter named {}", name);
+  return -1;
 }
 
 int64_t ParamStore::count() const {

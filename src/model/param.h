@@ -55,7 +55,8 @@ class ParamStore {
   void initialize(uint64_t seed);
 
   int size() const { return static_cast<int>(specs_.size()); }
-  int find(const std::string& name) const;  // throws if absent
+  int find(const std::string& name) const;          // throws if absent
+  int find_or_none(const std::string& name) const;  // -1 if absent
   const ParamSpec& spec(int id) const { return specs_[static_cast<size_t>(id)]; }
   const ParamStoreOptions& options() const { return options_; }
   int64_t count() const;  // parameters, tied ones once

@@ -40,7 +40,7 @@ ActivationBwd backward_args(const char* op, const Operand& dx, const ConstTensor
 }
 
 void fill_forms(Exec& exec, Operand& y) {
-  if (y.rowwise || y.columnwise) quantize(exec, y);
+  quantize(exec, y);
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ void rms_forward(const char* op, Exec& exec, Operand& y, Tensor rstd, Tensor h, 
                  ConstTensor weight, float eps) {
   const NormFwd args = forward_args(op, y, rstd, h, x, r, weight, eps);
   MANTISSA_CPU_CALL(exec, rms_norm_fwd, args);
-  if (y.rowwise || y.columnwise) quantize(exec, y);
+  quantize(exec, y);
 }
 
 void layer_forward(const char* op, Exec& exec, Operand& y, Tensor mean, Tensor rstd, Tensor h, ConstTensor x,
@@ -51,7 +51,7 @@ void layer_forward(const char* op, Exec& exec, Operand& y, Tensor mean, Tensor r
   args.mean = mean.as<float>();
   args.bias = bias.data;
   MANTISSA_CPU_CALL(exec, layer_norm_fwd, args);
-  if (y.rowwise || y.columnwise) quantize(exec, y);
+  quantize(exec, y);
 }
 
 NormBwd backward_args(const char* op, Exec& exec, Tensor dx, Tensor dweight, const ConstTensor& dy,

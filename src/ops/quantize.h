@@ -7,7 +7,7 @@
 
 namespace mantissa {
 
-// Fills every quantized form present in x from x.high [M,K] (BF16 or F32), exactly as docs/numerics.md says: scales, codes,
+// Fills every quantized form present in x (none: nothing happens) from x.high [M,K] (BF16 or F32), exactly as docs/numerics.md says: scales, codes,
 // amax. x.producer_amax, if set, replaces the amax of `high` (per-tensor formats). Stochastic rounding draws by element
 // (exec.token_offset + m) * K + k; weights pass row_offset 0 through exec.token_offset == 0.
 // Throws Exit::kUsage for a Hadamard transform of F32 data or of M not a multiple of 16.

@@ -41,15 +41,13 @@ Json spread(const std::vector<double>& x) {
   return std::sqrt(sum / static_cast<double>(x.size() - 1));
 }
 
-Json number(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
-
 Json row_json(const CompareRowSpec& spec, const std::vector<RunResult>& repeats) {
   const auto over = [&](double RunResult::*field) {
     std::vector<double> values;
     for (const RunResult& r : repeats) values.push_back(r.*field);
     return values;
   };
-  const auto average = [&](double RunResult::*field) { return number(mean(over(field))); };
+  const auto average = [&](double RunResult::*field) { return finite_or_null(mean(over(field))); };
   double seconds = 0;
   for (const RunResult& r : repeats) seconds += r.seconds;
   return {{"name", spec.name},

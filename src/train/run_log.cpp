@@ -8,12 +8,7 @@
 #include "train/trainer.h"
 
 namespace mantissa {
-namespace {
-
-// JSON has no NaN or Inf: such a value is null.
-Json number(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
-
-}  // namespace
+Json finite_or_null(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
 
 void RunLog::Close::operator()(std::FILE* f) const { std::fclose(f); }
 
@@ -38,15 +33,15 @@ void RunLog::step(const StepReport& r) {
   line({{"step", r.step},
         {"tokens", r.tokens},
         {"seconds", r.seconds},
-        {"loss", number(r.loss)},
-        {"grad_norm", number(r.grad_norm)},
+        {"loss", finite_or_null(r.loss)},
+        {"grad_norm", finite_or_null(r.grad_norm)},
         {"lr", r.lr},
         {"tokens_per_s", r.tokens_per_s},
         {"mfu", r.mfu}});
 }
 
 void RunLog::evaluation(const EvalReport& r) {
-  line({{"step", r.step}, {"tokens", r.tokens}, {"seconds", r.seconds}, {"eval_loss", number(r.loss)}});
+  line({{"step", r.step}, {"tokens", r.tokens}, {"seconds", r.seconds}, {"eval_loss", finite_or_null(r.loss)}});
 }
 
 void RunLog::quantization(int64_t step, const std::vector<TensorError>& errors) {
@@ -55,9 +50,9 @@ void RunLog::quantization(int64_t step, const std::vector<TensorError>& errors) 
   for (const TensorError& e : errors)
     list.push_back({{"layer", e.layer},
                     {"tensor", e.tensor},
-                    {"amax", number(e.amax)},
-                    {"scale", number(e.scale)},
-                    {"snr_db", number(e.snr_db)},
+                    {"amax", finite_or_null(e.amax)},
+                    {"scale", finite_or_null(e.scale)},
+                    {"snr_db", finite_or_null(e.snr_db)},
                     {"saturated", e.saturated_share},
                     {"flushed", e.flushed_share}});
   line({{"step", step}, {"quantization", std::move(list)}});
@@ -68,8 +63,8 @@ void RunLog::finish(const RunResult& result) {
 }
 
 Json to_json(const RunResult& r) {
-  return {{"loss", number(r.loss)},
-          {"eval_loss", number(r.eval_loss)},
+  return {{"loss", finite_or_null(r.loss)},
+          {"eval_loss", finite_or_null(r.eval_loss)},
           {"tokens_per_s", r.tokens_per_s},
           {"mfu", r.mfu},
           {"nanogpt_legacy_v1", r.nanogpt_legacy_v1},

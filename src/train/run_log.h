@@ -38,6 +38,9 @@ class RunLog {
   std::unique_ptr<std::FILE, Close> metrics_;
 };
 
+// JSON has no NaN or Inf: such a value is null.
+Json finite_or_null(double x);
+
 Json to_json(const RunResult& result);
 
 }  // namespace mantissa
