@@ -181,83 +181,115 @@ double Trainer::evaluate(int64_t rows, const TrainHooks& hooks) {
 void Trainer::diagnose(int64_t step, double loss) {
   in_context(fmt::format("step {}: loss is {}; the update was not applied", step, loss), [&] {
     for (const Batch& b : batches_) engine_->find_nonfinite(view(b));
-    fail(Exit::kNonFinite, "every tensor of the forward is finite: the loss itself overflowed");
   });
+  fail(Exit::kNonFinite,
+       "step {}: loss is {}; the update was not applied: every tensor of the forward is finite, the loss "
+       "itself overflowed",
+       step, loss);
+}
+
+void Trainer::start(RunLog& log) {
+  log.write_config(config::dump([this](config::Fields& f) { config_.describe(f); }));
+  log.write_info(info());
+  engine_->build();
+  engine_->exec().seed = static_cast<uint64_t>(config_.run.seed);
+  if (config_.model_init.empty())
+    engine_->initialize(static_cast<uint64_t>(config_.run.seed));
+  else
+    engine_->load(config_.model_init);
+}
+
+int64_t Trainer::load_batches(int64_t step) {
+  int64_t valid = 0, first = (step - 1) * config_.rows_per_step();
+  for (Batch& batch : batches_) {
+    data_.batch(Split::kTrain, first, memory_.micro_rows, batch);
+    first += memory_.micro_rows;
+    valid += batch.valid_tokens;
+  }
+  return valid;
+}
+
+StepReport Trainer::train_step(int64_t step, std::vector<TensorError>& errors, Tally& tally, const TrainHooks& hooks) {
+  const auto begin = Clock::now();
+  const int64_t valid = load_batches(step);
+  const int64_t every = config_.log.quantization_every;
+  const bool measured = every > 0 && (step == 1 || step == steps_ || step % every == 0);
+  errors.clear();
+  engine_->begin_step(static_cast<uint32_t>(step));
+  for (size_t i = 0; i < batches_.size(); ++i)
+    engine_->micro_step(view(batches_[i]), valid, config_.loss.z_loss, measured && i == 0 ? &errors : nullptr);
+  const double loss = valid > 0 ? engine_->sums().loss / static_cast<double>(valid) : NAN;
+  if (valid > 0 && !std::isfinite(loss)) diagnose(step, loss);
+  if (!engine_->amax_trouble().empty() && !tally.warned_amax && hooks.warning) {
+    tally.warned_amax = true;
+    hooks.warning(fmt::format("step {}: {}; the scale before it is kept", step, engine_->amax_trouble()));
+  }
+
+  AdamwSettings settings = config_.optimizer.adamw;
+  settings.lr *= config_.schedule.factor(step, steps_);
+  const UpdateResult update =
+      in_context(fmt::format("step {}: the update was not applied", step), [&] { return engine_->update(settings); });
+
+  const double seconds = since(begin), tokens_per_s = static_cast<double>(config_.batch.tokens) / seconds;
+  tally.unmoved += update.unmoved_share;
+  // The first step touches memory for the first time, a measured one does more than train.
+  if (step > 1 && !measured) tally.steady_seconds += seconds, ++tally.steady_steps;
+  if (valid == 0)
+    ++tally.idle_steps;
+  else if (step > steps_ - std::max<int64_t>(1, steps_ / 10))
+    tally.tail_loss += loss, ++tally.tail_steps;
+  return {.step = step,
+          .steps = steps_,
+          .tokens = step * config_.batch.tokens,
+          .loss = loss,
+          .grad_norm = update.grad_norm,
+          .lr = settings.lr,
+          .tokens_per_s = tokens_per_s,
+          .mfu = tokens_per_s * flops_.mfu / (rates_.bf16_gflops * 1e9)};
+}
+
+void Trainer::warn_of(const Tally& tally, const TrainHooks& hooks) const {
+  if (!hooks.warning) return;
+  if (tally.idle_steps > 0)
+    hooks.warning(fmt::format("{} steps had no token with a label and moved nothing but the decay", tally.idle_steps));
+  const double unmoved = tally.unmoved / static_cast<double>(steps_);
+  if (unmoved > 0.5)
+    hooks.warning(
+        fmt::format("{:.0f}% of the BF16 weights did not move in an average step: their updates round away; "
+                    "precision.weights fp32 or bf16-sr keeps them",
+                    100 * unmoved));
+}
+
+void Trainer::summarize(const Tally& tally, double loop_seconds, RunResult& result) const {
+  const bool steady = tally.steady_steps > 0;
+  const auto steps = static_cast<double>(steady ? tally.steady_steps : steps_);
+  result.loss = tally.tail_steps > 0 ? tally.tail_loss / static_cast<double>(tally.tail_steps) : NAN;
+  result.tokens = steps_ * config_.batch.tokens;
+  result.tokens_per_s =
+      steps * static_cast<double>(config_.batch.tokens) / (steady ? tally.steady_seconds : loop_seconds);
+  const double per_flop = result.tokens_per_s / (rates_.bf16_gflops * 1e9);
+  result.mfu = per_flop * flops_.mfu;
+  result.nanogpt_legacy_v1 = per_flop * flops_.nanogpt_legacy_v1;
+  result.combined_formula_v2 = per_flop * flops_.combined_formula_v2;
+  result.component_summation_v2025 = per_flop * flops_.component_summation_v2025;
 }
 
 RunResult Trainer::run(const std::string& folder, const TrainHooks& hooks) {
   const auto begin = Clock::now();
   RunLog log(folder);
-  log.write_config(config::dump([this](config::Fields& f) { config_.describe(f); }));
-  log.write_info(info());
-  engine_->build();
-  if (config_.model_init.empty())
-    engine_->initialize(static_cast<uint64_t>(config_.run.seed));
-  else
-    engine_->load(config_.model_init);
-  engine_->exec().seed = static_cast<uint64_t>(config_.run.seed);
-
+  start(log);
   const int64_t validation = data_.rows(Split::kValidation);
   const int64_t eval_rows = config_.train.eval_rows > 0 ? std::min(config_.train.eval_rows, validation) : validation;
-  const int64_t tail = std::max<int64_t>(1, steps_ / 10);
-  const double peak = rates_.bf16_gflops * 1e9;
-  const auto tokens_a_step = static_cast<double>(config_.batch.tokens);
   RunResult result{.eval_loss = NAN, .memory_pct = memory_.percent(), .path = path(), .steps = steps_};
+  Tally tally;
   std::vector<TensorError> errors;
-  double steady_seconds = 0, unmoved = 0;
-  int64_t steady_steps = 0, idle_batches = 0;
-  bool warned_amax = false;
-  const auto warn = [&](const std::string& text) {
-    if (hooks.warning) hooks.warning(text);
-  };
-
   const auto first_step = Clock::now();
   for (int64_t step = 1; step <= steps_; ++step) {
-    const auto step_begin = Clock::now();
-    int64_t valid = 0;
-    for (size_t i = 0; i < batches_.size(); ++i) {
-      const int64_t first = (step - 1) * config_.rows_per_step() + static_cast<int64_t>(i) * memory_.micro_rows;
-      data_.batch(Split::kTrain, first, memory_.micro_rows, batches_[i]);
-      valid += batches_[i].valid_tokens;
-    }
-    const int64_t every = config_.log.quantization_every;
-    const bool measured = every > 0 && (step == 1 || step == steps_ || step % every == 0);
-    errors.clear();
-    engine_->begin_step(static_cast<uint32_t>(step));
-    for (size_t i = 0; i < batches_.size(); ++i)
-      engine_->micro_step(view(batches_[i]), valid, config_.loss.z_loss, measured && i == 0 ? &errors : nullptr);
-    const double loss = valid > 0 ? engine_->sums().loss / static_cast<double>(valid) : NAN;
-    if (valid == 0)
-      ++idle_batches;
-    else if (!std::isfinite(loss))
-      diagnose(step, loss);
-    if (!engine_->amax_trouble().empty() && !warned_amax) {
-      warned_amax = true;
-      warn(fmt::format("step {}: {}; the scale before it is kept", step, engine_->amax_trouble()));
-    }
-
-    AdamwSettings settings = config_.optimizer.adamw;
-    settings.lr *= config_.schedule.factor(step, steps_);
-    const UpdateResult update =
-        in_context(fmt::format("step {}: the update was not applied", step), [&] { return engine_->update(settings); });
-    unmoved += update.unmoved_share;
-
-    const double step_seconds = since(step_begin);
-    if (step > 1 && !measured) steady_seconds += step_seconds, ++steady_steps;
-    const StepReport report{.step = step,
-                            .steps = steps_,
-                            .tokens = step * config_.batch.tokens,
-                            .seconds = since(first_step),
-                            .loss = loss,
-                            .grad_norm = update.grad_norm,
-                            .lr = settings.lr,
-                            .tokens_per_s = tokens_a_step / step_seconds,
-                            .mfu = tokens_a_step / step_seconds * flops_.mfu / peak};
+    StepReport report = train_step(step, errors, tally, hooks);
+    report.seconds = since(first_step);
     log.step(report);
     log.quantization(step, errors);
     if (hooks.step) hooks.step(report);
-    if (step > steps_ - tail) result.loss += loss / static_cast<double>(tail);
-
     const bool due = config_.train.eval_every > 0 && step % config_.train.eval_every == 0;
     if (eval_rows > 0 && (due || step == steps_)) {
       const EvalReport evaluation{step, report.tokens, since(first_step), evaluate(eval_rows, hooks)};
@@ -268,22 +300,8 @@ RunResult Trainer::run(const std::string& folder, const TrainHooks& hooks) {
     if (hooks.stop && hooks.stop() && step < steps_)
       fail(Exit::kInterrupted, "stopped after step {} of {}", step, steps_);
   }
-  if (idle_batches > 0)
-    warn(fmt::format("{} steps had no token with a label and moved nothing but the decay", idle_batches));
-  unmoved /= static_cast<double>(steps_);
-  if (unmoved > 0.5)
-    warn(
-        fmt::format("{:.0f}% of the BF16 weights did not move in an average step: their updates round away; "
-                    "precision.weights fp32 or bf16-sr keeps them",
-                    100 * unmoved));
-
-  if (steady_steps == 0) steady_seconds = since(first_step), steady_steps = steps_;
-  result.tokens = steps_ * config_.batch.tokens;
-  result.tokens_per_s = static_cast<double>(steady_steps) * tokens_a_step / steady_seconds;
-  result.mfu = result.tokens_per_s * flops_.mfu / peak;
-  result.nanogpt_legacy_v1 = result.tokens_per_s * flops_.nanogpt_legacy_v1 / peak;
-  result.combined_formula_v2 = result.tokens_per_s * flops_.combined_formula_v2 / peak;
-  result.component_summation_v2025 = result.tokens_per_s * flops_.component_summation_v2025 / peak;
+  warn_of(tally, hooks);
+  summarize(tally, since(first_step), result);
   result.seconds = since(begin);
   log.finish(result);
   return result;

@@ -65,8 +65,21 @@ class Trainer {
   RunResult run(const std::string& folder, const TrainHooks& hooks);
 
  private:
+  // What a run adds up on its way.
+  struct Tally {
+    double tail_loss = 0, unmoved = 0, steady_seconds = 0;
+    int64_t tail_steps = 0, steady_steps = 0, idle_steps = 0;
+    bool warned_amax = false;
+  };
+
+  void start(RunLog& log);
+  int64_t load_batches(int64_t step);  // returns the tokens that have a label
+  // `errors` comes back with the quantization errors of a step that measures them.
+  StepReport train_step(int64_t step, std::vector<TensorError>& errors, Tally& tally, const TrainHooks& hooks);
   double evaluate(int64_t rows, const TrainHooks& hooks);
-  void diagnose(int64_t step, double loss);
+  [[noreturn]] void diagnose(int64_t step, double loss);
+  void summarize(const Tally& tally, double loop_seconds, RunResult& result) const;
+  void warn_of(const Tally& tally, const TrainHooks& hooks) const;
 
   TrainConfig config_;
   const Dataset& data_;
