@@ -220,10 +220,8 @@ StepReport Trainer::train_step(int64_t step, std::vector<TensorError>& errors, T
     engine_->micro_step(view(batches_[i]), valid, config_.loss.z_loss, measured && i == 0 ? &errors : nullptr);
   const double loss = valid > 0 ? engine_->sums().loss / static_cast<double>(valid) : NAN;
   if (valid > 0 && !std::isfinite(loss)) diagnose(step, loss);
-  if (!engine_->amax_trouble().empty() && !tally.warned_amax && hooks.warning) {
-    tally.warned_amax = true;
+  if (!engine_->amax_trouble().empty() && tally.amax_steps++ == 0 && hooks.warning)
     hooks.warning(fmt::format("step {}: {}; the scale before it is kept", step, engine_->amax_trouble()));
-  }
 
   AdamwSettings settings = config_.optimizer.adamw;
   settings.lr *= config_.schedule.factor(step, steps_);
@@ -252,6 +250,8 @@ void Trainer::warn_of(const Tally& tally, const TrainHooks& hooks) const {
   if (!hooks.warning) return;
   if (tally.idle_steps > 0)
     hooks.warning(fmt::format("{} steps had no token with a label and moved nothing but the decay", tally.idle_steps));
+  if (tally.amax_steps > 1)
+    hooks.warning(fmt::format("{} steps had an amax that is not finite; the first one is named above", tally.amax_steps));
   const double unmoved = tally.unmoved / static_cast<double>(steps_);
   if (unmoved > 0.5)
     hooks.warning(

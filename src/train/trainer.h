@@ -68,8 +68,7 @@ class Trainer {
   // What a run adds up on its way.
   struct Tally {
     double tail_loss = 0, unmoved = 0, steady_seconds = 0;
-    int64_t tail_steps = 0, steady_steps = 0, idle_steps = 0;
-    bool warned_amax = false;
+    int64_t tail_steps = 0, steady_steps = 0, idle_steps = 0, amax_steps = 0;
   };
 
   void start(RunLog& log);
