@@ -251,7 +251,8 @@ void Trainer::warn_of(const Tally& tally, const TrainHooks& hooks) const {
   if (tally.idle_steps > 0)
     hooks.warning(fmt::format("{} steps had no token with a label and moved nothing but the decay", tally.idle_steps));
   if (tally.amax_steps > 1)
-    hooks.warning(fmt::format("{} steps had an amax that is not finite; the first one is named above", tally.amax_steps));
+    hooks.warning(
+        fmt::format("{} steps had an amax that is not finite; the first one is named above", tally.amax_steps));
   const double unmoved = tally.unmoved / static_cast<double>(steps_);
   if (unmoved > 0.5)
     hooks.warning(
