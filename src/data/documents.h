@@ -7,15 +7,9 @@
 #include <vector>
 
 #include "data/data_config.h"
+#include "data/record.h"
 
 namespace mantissa {
-
-// A file that was read, as its bytes lie on the disk.
-struct SourceFile {
-  std::string path;
-  uint64_t bytes = 0;
-  std::string sha256;
-};
 
 struct Documents {
   std::string text;                   // all documents end to end

@@ -1,0 +1,62 @@
+// Records as files hold them: the text columns of a document, or the turns of a conversation. Readers hand them out one
+// by one, in the order of the files, in bounded memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/data_config.h"
+
+namespace mantissa {
+
+// One message of a conversation.
+struct Turn {
+  std::string role, content;  // role: system, user, assistant
+};
+
+struct Record {
+  std::vector<std::string> texts;  // one for each of RecordSpec::columns
+  std::vector<Turn> turns;         // of RecordSpec::messages
+  std::string where;               // "articles.jsonl:17", for messages
+};
+
+// Which columns a record has: text columns by name, or one column of messages.
+struct RecordSpec {
+  std::vector<std::string> columns;
+  std::string messages;  // "" or the column with [{"role", "content"}, ...]; `columns` is empty then
+};
+
+// A file that was read, as its bytes lie on the disk.
+struct SourceFile {
+  std::string path;
+  uint64_t bytes = 0;
+  std::string sha256;
+};
+
+class RecordReader {
+ public:
+  virtual ~RecordReader() = default;
+  // Fills `record` (its strings are reused) and returns true; false at the end. Errors are Exit::kInput and name file
+  // and line, row or entry.
+  virtual bool next(Record& record) = 0;
+  // Share of the bytes read, 0 to 1.
+  virtual double progress() const = 0;
+  // The files, once they are read to the end.
+  virtual const std::vector<SourceFile>& files() const = 0;
+};
+
+// What `path` is: a file, or a folder of files of one format, of which `split` takes those named SPLIT.*, SPLIT-* or
+// lying in a folder SPLIT ("" takes all). Sorted by name. Exit::kInput when nothing is left.
+struct Source {
+  std::string format;              // text, jsonl, dictd, parquet, mds, nanogpt, llmc, megatron
+  std::vector<std::string> files;  // mds: the folders with an index.json
+  bool tokens = false;             // holds token ids, not text
+};
+Source find_source(const std::string& path, const std::string& split, const DataConfig& config);
+
+// A reader of text records over all files of `source` (text, jsonl, dictd, parquet, mds with a text column).
+std::unique_ptr<RecordReader> open_records(const Source& source, const RecordSpec& spec, const DataConfig& config);
+
+}  // namespace mantissa
