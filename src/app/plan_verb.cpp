@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "app/flags.h"
+#include "app/read_config.h"
 #include "app/run_console.h"
 #include "app/verbs.h"
 #include "base/file.h"
@@ -21,12 +22,12 @@ std::string positive(const std::string& text) {
 struct PlanOptions {
   std::string path;
   double tokens_per_s = 0, mfu = 0, peak_tflops = 0, memory_gib = 0;
-  bool curve = false;
+  int64_t ranks = 1;
 };
 
 // Tokens of a pass and the mean attended length, from the data where it is on the disk.
 struct DataFacts {
-  int64_t tokens = 0;
+  int64_t tokens = 0;  // 0: not known, and train.steps or train.tokens give the run's length
   double segment_length = 0;
   std::string source;
 };
@@ -39,7 +40,8 @@ DataFacts facts_of(const TrainConfig& c) {
   if (c.data_tokens > 0)
     return {c.data_tokens, static_cast<double>(c.data.sequence_length), "data.tokens of the config"};
   if (c.train.steps == 0 && c.train.tokens == 0)
-    fail(Exit::kUsage, "data.train: {} is not there; give data.tokens, train.tokens or train.steps to plan without it",
+    fail(Exit::kUsage,
+         "data.train: {} is not on this disk; give data.tokens, train.tokens or train.steps to plan without it",
          c.data.train.empty() ? "(none)" : c.data.train);
   return {0, static_cast<double>(c.data.sequence_length), "no data; every row taken as one document"};
 }
@@ -75,13 +77,23 @@ void print_curve(const TrainConfig& c, int64_t steps) {
   }
 }
 
-void print_memory(const TrainConfig& c, int64_t device) {
-  const MemoryPlan plan = plan_memory(c, device);
-  fmt::print("memory    micro-batch {} rows x {} accumulation\n", plan.micro_rows, plan.accumulation);
-  for (const auto& [purpose, bytes] : plan.ledger.rows())
-    fmt::print("  {:<26} {:>12}\n", purpose, bytes_text(static_cast<double>(bytes)));
-  fmt::print("  {:<26} {:>12} of {} ({:.1f}%)\n", "total", bytes_text(static_cast<double>(plan.ledger.total())),
-             bytes_text(static_cast<double>(device)), plan.percent());
+// The ledger of one device, or why the run does not fit and what would. With `required` that is an error.
+void print_memory(TrainConfig c, int64_t ranks, int64_t device, bool required) {
+  if (c.rows_per_step() % ranks != 0)
+    fail(Exit::kUsage, "--ranks: {} devices do not divide the {} rows of a step", ranks, c.rows_per_step());
+  c.batch.tokens /= ranks;
+  try {
+    const MemoryPlan plan = plan_memory(c, device);
+    fmt::print("memory    micro-batch {} rows x {} accumulation{}\n", plan.micro_rows, plan.accumulation,
+               ranks > 1 ? fmt::format(" on each of {} devices", ranks) : "");
+    for (const auto& [purpose, bytes] : plan.ledger.rows())
+      fmt::print("  {:<26} {:>12}\n", purpose, bytes_text(static_cast<double>(bytes)));
+    fmt::print("  {:<26} {:>12} of {} ({:.1f}%)\n", "total", bytes_text(static_cast<double>(plan.ledger.total())),
+               bytes_text(static_cast<double>(device)), plan.percent());
+  } catch (const Error& error) {
+    if (error.code() != Exit::kMemory || required) throw;
+    fmt::print("memory    does not fit this machine; --memory-gib plans for another. {}\n", error.what());
+  }
 }
 
 void print_time(const PlanOptions& o, const FlopsPerToken& f, double tokens) {
@@ -89,8 +101,8 @@ void print_time(const PlanOptions& o, const FlopsPerToken& f, double tokens) {
   std::string from = "stated";
   if (rate == 0 && o.mfu > 0) {
     if (o.peak_tflops == 0) fail(Exit::kUsage, "--mfu needs --peak-tflops (H100 and H200 989.5, B200 2250, A100 312)");
-    rate = o.mfu * o.peak_tflops * 1e12 / f.mfu;
-    from = fmt::format("{} of {} TFLOP/s", percent_text(o.mfu), o.peak_tflops);
+    rate = o.mfu * o.peak_tflops * 1e12 * static_cast<double>(o.ranks) / f.mfu;
+    from = fmt::format("{} of {} x {} TFLOP/s", percent_text(o.mfu), o.ranks, o.peak_tflops);
   }
   if (rate == 0) {
     fmt::print("time      give --tokens-per-s, or --mfu and --peak-tflops\n");
@@ -109,12 +121,15 @@ int plan_verb(const std::vector<std::string>& given) {
   CLI::App app("Memory, FLOPs, steps and time of a config. Any key of the config can follow as --section.key=value.",
                "plan");
   app.add_option("config", o.path, "YAML file")->required();
-  app.add_option("--tokens-per-s", o.tokens_per_s, "speed for the time, measured elsewhere")->check(positive);
+  app.add_option("--tokens-per-s", o.tokens_per_s, "speed of all devices for the time, measured elsewhere")
+      ->check(positive);
   app.add_option("--mfu", o.mfu, "speed for the time as a share of --peak-tflops")->check(positive);
   app.add_option("--peak-tflops", o.peak_tflops, "dense BF16 peak of the device")->check(positive);
   app.add_option("--memory-gib", o.memory_gib, "memory of the device; default: this machine's")->check(positive);
+  app.add_option("--ranks", o.ranks, "devices that share the rows of a step, each with the whole model")
+      ->check(CLI::Range(1, 1 << 16));
   if (!parse_flags(app, args)) return 0;
-  const TrainConfig c = read_train_config(o.path, overrides);
+  const TrainConfig c = read_train_config(o.path, overrides, {.planning = true});
   c.refuse_unread(true);  // the config of a run or of a comparison
   const DataFacts data = facts_of(c);
   const int64_t steps = c.steps(data.tokens);
@@ -134,8 +149,9 @@ int plan_verb(const std::vector<std::string>& given) {
   print_flops(f);
   fmt::print("total     {:.3e} FLOP by mfu\n", f.mfu * tokens);
   print_curve(c, steps);
-  print_memory(c, o.memory_gib > 0 ? static_cast<int64_t>(o.memory_gib * (1 << 30)) : machine().memory_bytes);
   print_time(o, f, tokens);
+  const bool stated = o.memory_gib > 0;
+  print_memory(c, o.ranks, stated ? static_cast<int64_t>(o.memory_gib * (1 << 30)) : machine().memory_bytes, stated);
   return 0;
 }
 

@@ -8,16 +8,6 @@
 
 namespace mantissa {
 
-TrainConfig read_train_config(const std::string& path, const std::vector<std::string>& overrides, bool print) {
-  TrainConfig config;
-  const auto describe = [&config](config::Fields& f) { config.describe(f); };
-  const config::Source source = config::Source::from_file(path, overrides);
-  source.read(describe);
-  if (print) fmt::print("{}", config::dump(describe, &source));
-  config.resolve();
-  return config;
-}
-
 void print_machine(Console& console, const MachineRates& rates) {
   const Machine m = machine();
   console.line(fmt::format("mantissa {} ({}) · {} · {} threads · {} · GEMM {:.0f} GFLOP/s BF16, {:.0f} FP32 (measured)",

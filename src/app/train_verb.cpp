@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/flags.h"
+#include "app/read_config.h"
 #include "app/run_console.h"
 #include "app/verbs.h"
 #include "base/file.h"
@@ -35,7 +36,7 @@ int train_verb(const std::vector<std::string>& given) {
   app.add_flag("--print-config", print_config, "print every value and where it came from, then stop");
   app.add_flag("--restart", restart, "train anew although the folder holds a finished run");
   if (!parse_flags(app, args)) return 0;
-  const TrainConfig config = read_train_config(path, overrides, print_config);
+  const TrainConfig config = read_train_config(path, overrides, {.print = print_config});
   if (print_config) return 0;
 
   Console console(!config.log.console);

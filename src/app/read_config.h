@@ -1,0 +1,22 @@
+// From a config file and its overrides to a config that is ready to use.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "train/config.h"
+
+namespace mantissa {
+
+struct ReadOptions {
+  bool print = false;     // the config goes to stdout with the origin of each value
+  bool planning = false;  // model.init may be absent from this disk where the config itself gives the sizes
+};
+
+// Reads CONFIG with overrides and resolves it. Sizes beside a model.init are held to the folder's config.json:
+// Exit::kUsage names the first key that differs and where it was given. When planning without the folder, model_init
+// comes back empty.
+TrainConfig read_train_config(const std::string& path, const std::vector<std::string>& overrides,
+                              const ReadOptions& options = {});
+
+}  // namespace mantissa
