@@ -19,11 +19,15 @@ class Generator {
   // (Exit::kUsage). `params` must outlive the generator; it is read at every call.
   Generator(Exec& exec, const ModelConfig& model, const ParamStore& params, int64_t max_tokens);
   ~Generator();
+  // What a generator takes: cache, activations, logits, tables.
+  static MemoryLedger plan(const ModelConfig& model, DType dtype, int64_t max_tokens);
 
-  // Empties the cache.
-  void reset();
+  // Empties the cache, or keeps its first `length` tokens.
+  void reset(int64_t length = 0);
   int64_t length() const;
-  // Appends tokens to the context and returns the logits [V] f32 behind the last one, valid until the next call.
+  int64_t max_tokens() const;
+  // Appends tokens to the context and returns the logits [V] f32 behind the last one, valid until the next call. The
+  // bits do not depend on how a context is cut into calls. Allocates nothing.
   std::span<const float> append(std::span<const int32_t> ids);
 
  private:
@@ -36,9 +40,13 @@ class Generator {
 struct SamplingSettings {
   double temperature = 1, top_p = 1;
   int64_t top_k = 0, seed = 0;
+
+  // temperature, top_k, top_p, seed
+  void describe(config::Fields& fields);
 };
 
 // Draws token `index` of a generation from Philox(seed, index): the same settings and logits give the same token.
+// Exit::kNonFinite for a logit that is NaN or +Inf, Exit::kInternal for settings out of range.
 int32_t draw_token(std::span<const float> logits, const SamplingSettings& settings, uint64_t index);
 
 }  // namespace mantissa
