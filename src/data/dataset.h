@@ -10,12 +10,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "data/data_config.h"
 #include "data/documents.h"
-#include "data/packer.h"
+#include "data/rows.h"
 
 namespace mantissa {
 
@@ -25,7 +26,9 @@ struct SplitReport {
   int64_t documents = 0;
   int64_t rows = 0;
   int64_t tokens = 0;          // packed: rows * sequence_length
-  int64_t dropped_tokens = 0;  // the tail that fills no row
+  int64_t dropped_tokens = 0;  // that fill no row
+  int64_t padding = 0;         // tokens that only fill a row
+  int64_t labels = 0;          // positions with a label
   int64_t segments = 0;
   int64_t most_segments = 0;  // in one row
   double segment_length = 0;  // Σ s² / Σ s over the segments, for the FLOP count of attention
@@ -46,7 +49,7 @@ class Dataset {
 
   int64_t vocab_size() const { return vocab_size_; }
   int64_t sequence_length() const { return sequence_length_; }
-  int64_t rows(Split split) const { return packed(split).rows(); }
+  int64_t rows(Split split) const { return source(split) == nullptr ? 0 : source(split)->rows(); }
   // Tokens of one pass, rows * sequence_length.
   int64_t tokens(Split split) const { return rows(split) * sequence_length_; }
   const DataReport& report() const { return report_; }
@@ -57,11 +60,11 @@ class Dataset {
 
  private:
   Dataset(const DataConfig& config, uint64_t seed);
-  const PackedRows& packed(Split split) const { return split == Split::kTrain ? train_ : validation_; }
+  const RowSource* source(Split split) const { return split == Split::kTrain ? train_.get() : validation_.get(); }
 
   uint64_t seed_;
   int64_t vocab_size_, sequence_length_;
-  PackedRows train_, validation_;
+  std::unique_ptr<const RowSource> train_, validation_;  // null: no rows
   DataReport report_;
 };
 

@@ -52,14 +52,6 @@ bool same(const Batch& a, const Batch& b) {
          a.segments == b.segments && a.valid_tokens == b.valid_tokens;
 }
 
-// All rows of a split in the order of the stream: training rows come permuted, so they are found by number.
-Batch whole(const PackedRows& rows, int64_t sequence_length) {
-  Batch batch;
-  batch.sequence_length = sequence_length;
-  for (int64_t row = 0; row < rows.rows(); ++row) rows.append_row(row, batch);
-  return batch;
-}
-
 // What semantics says of every batch, whatever the documents are.
 void expect_rules(const Batch& batch, int64_t sequence_length) {
   const auto total = static_cast<size_t>(batch.rows * sequence_length);
@@ -89,80 +81,6 @@ void expect_rules(const Batch& batch, int64_t sequence_length) {
     }
   }
   EXPECT_EQ(batch.valid_tokens, valid);
-}
-
-TEST(Packer, SegmentsGiveBackTheDocuments) {
-  std::mt19937 random(7);
-  for (int trial = 0; trial < 200; ++trial) {
-    const int64_t sequence_length = 2 + static_cast<int64_t>(random() % 40);
-    const bool separator = random() % 2 == 0;
-    const std::vector<std::string> documents = random_documents(1 + random() % 30, 1 + random() % 90, random());
-    PackedRows rows(256, sequence_length);
-    std::string stream;
-    for (const std::string& document : documents) {
-      rows.begin_document();
-      rows.tokens().append(std::span(reinterpret_cast<const uint8_t*>(document.data()), document.size()));
-      stream += document;
-      if (separator) rows.tokens().append(0), stream += '\0';
-    }
-    rows.finish();
-    const auto size = static_cast<int64_t>(stream.size());
-    ASSERT_EQ(rows.rows(), size / sequence_length);
-    ASSERT_EQ(rows.dropped_tokens(), size % sequence_length);
-    if (rows.rows() == 0) continue;
-    const Batch batch = whole(rows, sequence_length);
-    expect_rules(batch, sequence_length);
-
-    // Expected segments: cut at every document's end and at every row's end.
-    std::set<int32_t> cuts;
-    int64_t at = 0;
-    const int64_t kept = rows.rows() * sequence_length;
-    for (const std::string& document : documents) {
-      cuts.insert(static_cast<int32_t>(std::min(at, kept)));
-      at += static_cast<int64_t>(document.size()) + separator;
-    }
-    for (int64_t row = 0; row <= rows.rows(); ++row) cuts.insert(static_cast<int32_t>(row * sequence_length));
-    EXPECT_EQ(batch.segments, std::vector<int32_t>(cuts.begin(), cuts.end()));
-    for (int64_t i = 0; i < kept; ++i)
-      ASSERT_EQ(batch.ids[static_cast<size_t>(i)], static_cast<uint8_t>(stream[static_cast<size_t>(i)]));
-    EXPECT_EQ(rows.segments(), static_cast<int64_t>(cuts.size()) - 1);
-    double squared = 0;
-    for (size_t s = 0; s + 1 < batch.segments.size(); ++s)
-      squared += std::pow(batch.segments[s + 1] - batch.segments[s], 2);
-    EXPECT_EQ(rows.squared_lengths(), squared);
-  }
-}
-
-TEST(Packer, AWorkedExample) {
-  PackedRows rows(256, 4);
-  for (const std::string_view document : {"ab", "cdefg", "h"}) {
-    rows.begin_document();
-    rows.tokens().append(std::span(reinterpret_cast<const uint8_t*>(document.data()), document.size()));
-    rows.tokens().append(0);
-  }
-  rows.finish();  // a b 0 c | d e f g | 0 h 0: the last row is not full
-  EXPECT_EQ(rows.rows(), 2);
-  EXPECT_EQ(rows.dropped_tokens(), 3);
-  EXPECT_EQ(rows.most_segments(), 2);
-  const Batch batch = whole(rows, 4);
-  EXPECT_EQ(batch.ids, (std::vector<int32_t>{'a', 'b', 0, 'c', 'd', 'e', 'f', 'g'}));
-  EXPECT_EQ(batch.labels, (std::vector<int32_t>{'b', 0, -100, -100, 'e', 'f', 'g', -100}));
-  EXPECT_EQ(batch.positions, (std::vector<int32_t>{0, 1, 2, 0, 0, 1, 2, 3}));
-  EXPECT_EQ(batch.segments, (std::vector<int32_t>{0, 3, 4, 8}));
-  EXPECT_EQ(batch.valid_tokens, 5);
-}
-
-TEST(Packer, TokensKeepTheirValueAtEveryWidth) {
-  for (const int64_t vocab : {int64_t{256}, int64_t{50257}, int64_t{65536}, int64_t{151936}}) {
-    TokenStore tokens(vocab);
-    std::mt19937 random(3);
-    std::vector<int32_t> expected = {0, static_cast<int32_t>(vocab - 1)};
-    for (int i = 0; i < 1000; ++i) expected.push_back(static_cast<int32_t>(random() % static_cast<uint64_t>(vocab)));
-    for (const int32_t token : expected) tokens.append(token);
-    for (size_t i = 0; i < expected.size(); ++i) ASSERT_EQ(tokens[static_cast<int64_t>(i)], expected[i]);
-    error_of(Exit::kInternal, [&] { tokens.append(static_cast<int32_t>(vocab)); });
-    error_of(Exit::kInternal, [&] { tokens.append(-1); });
-  }
 }
 
 TEST(Permutation, VisitsEveryElementOnce) {
