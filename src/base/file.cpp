@@ -82,6 +82,25 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   return *this;
 }
 
+FileStream::FileStream(const std::string& path) : path_(path) {
+  descriptor_ = open_regular(path, Links::kFollow, size_);
+  ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);  // a hint: nothing to do when it is not taken
+}
+
+FileStream::~FileStream() { ::close(descriptor_); }
+
+size_t FileStream::read(std::span<char> room) {
+  size_t done = 0;
+  while (done < room.size()) {
+    const ssize_t n = ::read(descriptor_, room.data() + done, room.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(Exit::kInput, "{}: cannot read: {}", path_, std::strerror(errno));
+    if (n == 0) break;
+    done += static_cast<size_t>(n);
+  }
+  return done;
+}
+
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   temporary_ = path_ + ".tmp-" + std::to_string(::getpid());
   ::unlink(temporary_.c_str());

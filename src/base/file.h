@@ -30,6 +30,25 @@ class MappedFile {
   std::string path_;
 };
 
+// A regular file read from its first byte to its last.
+class FileStream {
+ public:
+  explicit FileStream(const std::string& path);
+  ~FileStream();
+  FileStream(const FileStream&) = delete;
+  FileStream& operator=(const FileStream&) = delete;
+
+  // Fills the front of `room` and returns how much: all of it, but for the end of the file.
+  size_t read(std::span<char> room);
+  uint64_t size() const { return size_; }  // when it was opened
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  uint64_t size_ = 0;
+  int descriptor_ = -1;
+};
+
 // A file written under a temporary name beside its place; commit() fsyncs it, renames it and fsyncs the folder. Without
 // commit() nothing is left behind and what stood at `path` stays.
 class AtomicFile {
