@@ -25,9 +25,6 @@ struct Documents {
     return std::string_view(text).substr(begin, ends[i] - begin);
   }
 
-  // Adds a document, or counts it as left out. A byte 0 inside is refused (Exit::kInput, `where` names the place): byte
-  // 0 separates documents, and text that holds it is mostly UTF-16 or no text.
-  void add(std::string_view document, const DataConfig& config, const std::string& where);
   // max_documents is reached.
   bool full(const DataConfig& config) const {
     return config.max_documents > 0 && size() >= static_cast<size_t>(config.max_documents);

@@ -4,109 +4,161 @@
 #include <zstd.h>
 
 #include <algorithm>
-#include <memory>
 
 #include "base/error.h"
-#include "base/sha256.h"
+#include "base/foreign.h"
 
 namespace mantissa {
 namespace {
 
-constexpr size_t kChunk = size_t{1} << 20;
+constexpr size_t kPiece = size_t{1} << 20;
 
-// Room for one more chunk of output, or an error when the file unpacks to too much.
-void grow(std::string& out, size_t used, const MappedFile& file) {
-  const uint64_t packed = file.bytes().size();
-  const uint64_t limit = std::min(kMaxUnpackedBytes, std::max(kFreeUnpackedBytes, packed * kMaxUnpackRatio));
-  if (used > limit) fail(Exit::kInput, "{}: {} packed bytes unpack to more than {}", file.path(), packed, limit);
-  out.resize(used + kChunk);
-}
-
-std::string unpack_gzip(const MappedFile& file) {
-  z_stream stream{};
-  if (inflateInit2(&stream, 15 + 16) != Z_OK) fail(Exit::kInternal, "{}: zlib does not start", file.path());
-  const auto close = [](z_stream* s) { inflateEnd(s); };
-  const std::unique_ptr<z_stream, decltype(close)> closer(&stream, close);
-
-  std::string out;
-  size_t used = 0;
-  const auto* data = reinterpret_cast<const Bytef*>(file.bytes().data());
-  size_t left = file.bytes().size();
-  while (left > 0) {
-    grow(out, used, file);
-    const size_t feed = std::min(left, kChunk);
-    stream.next_in = const_cast<Bytef*>(data);
-    stream.avail_in = static_cast<uInt>(feed);
-    stream.next_out = reinterpret_cast<Bytef*>(out.data() + used);
-    stream.avail_out = static_cast<uInt>(kChunk);
-    const int state = inflate(&stream, Z_NO_FLUSH);
-    const size_t eaten = feed - stream.avail_in;
-    data += eaten, left -= eaten;
-    used += kChunk - stream.avail_out;
-    if (state == Z_STREAM_END) {
-      if (left > 0 && inflateReset(&stream) != Z_OK) fail(Exit::kInternal, "{}: zlib does not reset", file.path());
-      if (left == 0) {
-        out.resize(used);
-        return out;
-      }
-    } else if (state != Z_OK) {
-      fail(Exit::kInput, "{}: damaged gzip data at byte {}: {}", file.path(), file.bytes().size() - left,
-           stream.msg != nullptr ? stream.msg : "ends too soon");
-    }
+// How text comes out of a file that holds none.
+std::string_view way_out(Foreign kind) {
+  switch (kind) {
+    case Foreign::kArrow:
+      return "; save it as Parquet (datasets: Dataset.to_parquet)";
+    case Foreign::kZip:
+      return "; unpack it, or write its text as JSON lines";
+    default:
+      return "";
   }
-  // All input is eaten; what is left sits in zlib's window.
-  for (;;) {
-    grow(out, used, file);
-    stream.avail_in = 0;
-    stream.next_out = reinterpret_cast<Bytef*>(out.data() + used);
-    stream.avail_out = static_cast<uInt>(kChunk);
-    const int state = inflate(&stream, Z_NO_FLUSH);
-    used += kChunk - stream.avail_out;
-    if (state == Z_STREAM_END) break;
-    if (state != Z_OK) fail(Exit::kInput, "{}: gzip data is cut short", file.path());
-  }
-  out.resize(used);
-  return out;
-}
-
-std::string unpack_zstd(const MappedFile& file) {
-  const std::unique_ptr<ZSTD_DStream, decltype(&ZSTD_freeDStream)> stream(ZSTD_createDStream(), &ZSTD_freeDStream);
-  if (stream == nullptr) fail(Exit::kInternal, "{}: zstd does not start", file.path());
-  std::string out;
-  size_t used = 0;
-  ZSTD_inBuffer in{file.bytes().data(), file.bytes().size(), 0};
-  size_t expects = 1;
-  // At a full output more may be waiting, though all input is eaten.
-  for (bool full = true; in.pos < in.size || (full && expects != 0);) {
-    grow(out, used, file);
-    ZSTD_outBuffer chunk{out.data() + used, kChunk, 0};
-    expects = ZSTD_decompressStream(stream.get(), &chunk, &in);
-    if (ZSTD_isError(expects))
-      fail(Exit::kInput, "{}: damaged zstd data at byte {}: {}", file.path(), in.pos, ZSTD_getErrorName(expects));
-    used += chunk.pos;
-    full = chunk.pos == kChunk;
-  }
-  if (expects != 0) fail(Exit::kInput, "{}: zstd data is cut short", file.path());
-  out.resize(used);
-  return out;
 }
 
 }  // namespace
 
-InputText InputText::open(const std::string& path) {
-  InputText input;
-  input.file_ = MappedFile::open(path);
-  const std::string_view head = input.file_.text().substr(0, 4);
-  input.packed_ = true;
-  if (head.starts_with("\x1f\x8b"))
-    input.unpacked_ = unpack_gzip(input.file_);
-  else if (head == "\x28\xb5\x2f\xfd")
-    input.unpacked_ = unpack_zstd(input.file_);
-  else
-    input.packed_ = false;
-  return input;
+// Takes bytes off `in`, fills `out` and returns how much; 0 only when `in` is empty or the end of the data is reached.
+class InputStream::Unpacker {
+ public:
+  virtual ~Unpacker() = default;
+  virtual size_t unpack(std::string_view& in, std::span<char> out) = 0;
+  // Nothing is open: the data may end here.
+  virtual bool complete() const = 0;
+  virtual const char* name() const = 0;
+};
+
+class InputStream::Gzip final : public Unpacker {
+ public:
+  explicit Gzip(const InputStream& input) : input_(input) {
+    if (inflateInit2(&stream_, 15 + 16) != Z_OK) fail(Exit::kInternal, "{}: zlib does not start", input.path());
+  }
+  ~Gzip() override { inflateEnd(&stream_); }
+  bool complete() const override { return ended_; }
+  const char* name() const override { return "gzip"; }
+
+  size_t unpack(std::string_view& in, std::span<char> out) override {
+    if (ended_) {
+      if (in.empty()) return 0;
+      if (inflateReset(&stream_) != Z_OK) fail(Exit::kInternal, "{}: zlib does not reset", input_.path());
+      ended_ = false;
+    }
+    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in.data()));
+    stream_.avail_in = static_cast<uInt>(in.size());
+    stream_.next_out = reinterpret_cast<Bytef*>(out.data());
+    stream_.avail_out = static_cast<uInt>(out.size());
+    const int state = inflate(&stream_, Z_NO_FLUSH);
+    in.remove_prefix(in.size() - stream_.avail_in);
+    ended_ = state == Z_STREAM_END;
+    // Z_BUF_ERROR: no progress for want of input, which may be the file's end.
+    if (state != Z_OK && state != Z_STREAM_END && state != Z_BUF_ERROR)
+      fail(Exit::kInput, "{}: damaged gzip data at byte {}: {}", input_.path(), input_.taken() - in.size(),
+           stream_.msg != nullptr ? stream_.msg : "asks for a dictionary");
+    return out.size() - stream_.avail_out;
+  }
+
+ private:
+  const InputStream& input_;
+  z_stream stream_{};
+  bool ended_ = false;
+};
+
+class InputStream::Zstd final : public Unpacker {
+ public:
+  explicit Zstd(const InputStream& input) : input_(input), stream_(ZSTD_createDStream(), &ZSTD_freeDStream) {
+    if (stream_ == nullptr) fail(Exit::kInternal, "{}: zstd does not start", input.path());
+  }
+  bool complete() const override { return expects_ == 0; }
+  const char* name() const override { return "zstd"; }
+
+  size_t unpack(std::string_view& in, std::span<char> out) override {
+    // Between frames there is nothing to flush.
+    if (in.empty() && expects_ == 0) return 0;
+    ZSTD_inBuffer from{in.data(), in.size(), 0};
+    ZSTD_outBuffer to{out.data(), out.size(), 0};
+    expects_ = ZSTD_decompressStream(stream_.get(), &to, &from);
+    if (ZSTD_isError(expects_))
+      fail(Exit::kInput, "{}: damaged zstd data at byte {}: {}", input_.path(), input_.taken() - (in.size() - from.pos),
+           ZSTD_getErrorName(expects_));
+    in.remove_prefix(from.pos);
+    return to.pos;
+  }
+
+ private:
+  const InputStream& input_;
+  const std::unique_ptr<ZSTD_DStream, decltype(&ZSTD_freeDStream)> stream_;
+  size_t expects_ = 1;
+};
+
+InputStream::InputStream(const std::string& path) : file_(path) {
+  packed_.resize(kPiece);
+  pending_ = read();
+  const Foreign kind = recognise_foreign(pending_.substr(0, 64));
+  if (kind == Foreign::kGzip)
+    unpacker_ = std::make_unique<Gzip>(*this);
+  else if (kind == Foreign::kZstd)
+    unpacker_ = std::make_unique<Zstd>(*this);
+  else if (kind != Foreign::kNone)
+    fail(Exit::kInput, "{}: expected text, found {}{}", path, foreign_name(kind), way_out(kind));
+  if (unpacker_ != nullptr) unpacked_.resize(kPiece);
 }
 
-SourceFile InputText::source() const { return {file_.path(), file_.bytes().size(), sha256(file_.text())}; }
+InputStream::~InputStream() = default;
+
+std::string_view InputStream::read() {
+  const std::string_view bytes(packed_.data(), file_.read(packed_));
+  hash_.update(bytes);
+  taken_ += bytes.size();
+  return bytes;
+}
+
+std::string_view InputStream::next() {
+  if (unpacker_ == nullptr) {
+    const std::string_view piece = pending_.empty() ? read() : pending_;
+    pending_ = {};
+    return piece;
+  }
+  for (bool ended = false;;) {
+    if (pending_.empty() && !ended) {
+      pending_ = read();
+      ended = pending_.empty();
+    }
+    const size_t got = unpacker_->unpack(pending_, unpacked_);
+    given_ += got;
+    const uint64_t limit = std::max(kFreeUnpackedBytes, taken_ * kMaxUnpackRatio);
+    if (given_ > limit) fail(Exit::kInput, "{}: {} packed bytes unpack to more than {}", path(), taken_, limit);
+    if (got > 0) return {unpacked_.data(), got};
+    if (!ended) continue;
+    if (!unpacker_->complete()) fail(Exit::kInput, "{}: {} data is cut short", path(), unpacker_->name());
+    return {};
+  }
+}
+
+SourceFile InputStream::source() {
+  while (!read().empty()) {
+  }
+  return {path(), taken_, hash_.hex()};
+}
+
+std::string read_input(const std::string& path, SourceFile& source) {
+  InputStream input(path);
+  std::string text;
+  for (std::string_view piece; !(piece = input.next()).empty();) {
+    if (text.size() + piece.size() > kMaxMemoryText)
+      fail(Exit::kInput, "{}: holds more than {} MiB of text, which is read as a whole", path, kMaxMemoryText >> 20);
+    text += piece;
+  }
+  source = input.source();
+  return text;
+}
 
 }  // namespace mantissa

@@ -6,9 +6,9 @@
 
 #include "base/file.h"
 #include "base/sha256.h"
-#include "data/documents.h"
 #include "data/input.h"
 #include "data/readers/readers.h"
+#include "data/record.h"
 #include "tests/base/support.h"
 
 namespace mantissa {
@@ -17,9 +17,24 @@ namespace {
 using testing::error_of;
 using testing::TempFolder;
 
-std::vector<std::string> list(const Documents& documents) {
-  std::vector<std::string> all;
-  for (size_t i = 0; i < documents.size(); ++i) all.emplace_back(documents[i]);
+// What the records of a file hold, and what finish() says of it.
+struct Read {
+  std::vector<std::string> texts, places;
+  std::vector<SourceFile> files;
+  SourcePackage package;
+};
+
+Read read(const std::string& path, const DataConfig& config, const RecordSpec& spec) {
+  const std::unique_ptr<RecordReader> reader = open_records(find_source(path, "", config), spec, config);
+  Read all;
+  for (Record record; reader->next(record);) {
+    all.texts.push_back(record.texts.at(0));
+    all.places.push_back(record.where);
+  }
+  EXPECT_EQ(reader->progress(), 1);
+  reader->finish();
+  all.files = reader->files();
+  all.package = reader->package();
   return all;
 }
 
@@ -49,8 +64,11 @@ class ReadersTest : public ::testing::Test {
     write_atomic(folder_ / name, content);
     return folder_ / name;
   }
+  std::vector<std::string> texts(const std::string& path) {
+    return read(path, config_, {.columns = {config_.text_key}, .messages = ""}).texts;
+  }
   std::string refusal(const std::string& path) {
-    return error_of(Exit::kInput, [&] { read_documents(path, config_); });
+    return error_of(Exit::kInput, [&] { texts(path); });
   }
 
   TempFolder folder_;
@@ -59,32 +77,22 @@ class ReadersTest : public ::testing::Test {
 
 TEST_F(ReadersTest, TextByBlankLines) {
   const std::string path = file("a.txt", "\xef\xbb\xbf\n\none\r\ntwo\n \t\n\n  three\n\n\n");
-  EXPECT_EQ(list(read_documents(path, config_)), (std::vector<std::string>{"one\ntwo", "three"}));
+  EXPECT_EQ(texts(path), (std::vector<std::string>{"one\ntwo", "three"}));
   config_.document_separator = "line";
-  EXPECT_EQ(list(read_documents(path, config_)), (std::vector<std::string>{"one", "two", "three"}));
+  EXPECT_EQ(texts(path), (std::vector<std::string>{"one", "two", "three"}));
   config_.document_separator = "none";
-  EXPECT_EQ(list(read_documents(path, config_)), (std::vector<std::string>{"one\ntwo\n \t\n\n  three"}));
-}
-
-TEST_F(ReadersTest, LimitsAreCounted) {
-  const std::string path = file("a.txt", "one\n\nfour\n\nseven!\n\neight!!\n");
-  config_.min_document_bytes = 4;
-  Documents documents = read_documents(path, config_);
-  EXPECT_EQ(list(documents), (std::vector<std::string>{"four", "seven!", "eight!!"}));
-  EXPECT_EQ(documents.short_ones, 1);
-  config_.max_documents = 2;
-  EXPECT_EQ(read_documents(path, config_).size(), 2u);
+  EXPECT_EQ(texts(path), (std::vector<std::string>{"one\ntwo\n \t\n\n  three"}));
 }
 
 TEST_F(ReadersTest, JsonLines) {
   const std::string path = file(
       "a.jsonl", "{\"text\": \"one\\n\\u00e9\", \"meta\": {\"a\": [1]}}\n\n  {\"text\": \"\"}\r\n{\"text\":\"two\"}");
-  const Documents documents = read_documents(path, config_);
-  EXPECT_EQ(list(documents), (std::vector<std::string>{"one\n\xc3\xa9", "two"}));
-  EXPECT_EQ(documents.empty, 1);
-  EXPECT_EQ(documents.format, "jsonl");
-  ASSERT_EQ(documents.files.size(), 1u);
-  EXPECT_EQ(documents.files[0].sha256, sha256(read_text(path)));
+  const Read all = read(path, config_, {.columns = {"text"}, .messages = ""});
+  EXPECT_EQ(all.texts, (std::vector<std::string>{"one\n\xc3\xa9", "", "two"}));
+  EXPECT_EQ(all.places, (std::vector<std::string>{path + ":1", path + ":3", path + ":4"}));
+  ASSERT_EQ(all.files.size(), 1u);
+  EXPECT_EQ(all.files[0].sha256, sha256(read_text(path)));
+  EXPECT_EQ(all.files[0].bytes, read_text(path).size());
 }
 
 TEST_F(ReadersTest, BadJsonLinesNameTheLine) {
@@ -119,16 +127,14 @@ TEST_F(ReadersTest, PackedInputUnpacks) {
   std::string text;
   std::mt19937 random(1);
   for (int i = 0; i < 300000; ++i) text += "line " + std::to_string(random() % 100000) + "\n\n";
-  const std::vector<std::string> expected = list(read_documents(file("a.txt", text), config_));
+  const std::vector<std::string> expected = texts(file("a.txt", text));
   EXPECT_EQ(expected.size(), 300000u);
-  EXPECT_EQ(list(read_documents(file("a.txt.gz", gzip(text)), config_)), expected);
-  EXPECT_EQ(list(read_documents(file("a.txt.zst", zstd(text)), config_)), expected);
+  EXPECT_EQ(texts(file("a.txt.gz", gzip(text))), expected);
+  EXPECT_EQ(texts(file("a.txt.zst", zstd(text))), expected);
   // Members and frames end to end.
   const size_t half = text.size() / 2;
-  EXPECT_EQ(list(read_documents(file("b.txt.gz", gzip(text.substr(0, half)) + gzip(text.substr(half))), config_)),
-            expected);
-  EXPECT_EQ(list(read_documents(file("b.txt.zst", zstd(text.substr(0, half)) + zstd(text.substr(half))), config_)),
-            expected);
+  EXPECT_EQ(texts(file("b.txt.gz", gzip(text.substr(0, half)) + gzip(text.substr(half)))), expected);
+  EXPECT_EQ(texts(file("b.txt.zst", zstd(text.substr(0, half)) + zstd(text.substr(half)))), expected);
 }
 
 TEST_F(ReadersTest, DamagedPackedInputIsRefused) {
@@ -155,21 +161,12 @@ TEST_F(ReadersTest, BombsAreBounded) {
   EXPECT_NE(refusal(file("a.txt.zst", bomb)).find("unpack to more than"), std::string::npos);
 }
 
-TEST_F(ReadersTest, FormatsByName) {
-  EXPECT_EQ(error_of(Exit::kUsage, [&] { read_documents("x.parquet", config_); }),
-            "data: x.parquet: .parquet files are not available in this version; give text, JSONL or a DICT database");
-  EXPECT_EQ(error_of(Exit::kUsage, [&] { read_documents("x.dat", config_); }),
-            "data: x.dat: its name does not tell the format; set data.format to text, jsonl or dictd");
-  config_.format = "text";
-  EXPECT_EQ(read_documents(file("x.dat", "a"), config_).size(), 1u);
-}
-
 TEST_F(ReadersTest, SourceRecordNamesAndChecksTheFile) {
   const std::string path = file("a.txt", "words\n");
   file("SOURCE.json", "{\"name\": \"pack\", \"version\": \"1.2\", \"a.txt\": \"" + sha256("words\n") + "\"}");
-  const Documents documents = read_documents(path, config_);
-  EXPECT_EQ(documents.name, "pack");
-  EXPECT_EQ(documents.version, "1.2");
+  const Read all = read(path, config_, {.columns = {"text"}, .messages = ""});
+  EXPECT_EQ(all.package.name, "pack");
+  EXPECT_EQ(all.package.version, "1.2");
   file("a.txt", "other\n");
   EXPECT_EQ(refusal(path), path + ": has SHA-256 " + sha256("other\n") + ", expected " + sha256("words\n") + " (" +
                                (folder_ / "SOURCE.json") + ")");
@@ -182,13 +179,11 @@ TEST_F(ReadersTest, ADictDatabase) {
   const std::string path = file("t.index", "00-database-info\tA\tU\nabc\tV\tb\nabc again\tV\tb\nsecond\tx\tM\n");
   file("t.dict.dz", gzip(data));
   for (const std::string name : {"t.index", "t.dict.dz", "t.dict"})
-    EXPECT_EQ(list(read_documents(folder_ / name, config_)),
-              (std::vector<std::string>{"Abc, n. A thing.", "Second entry"}))
-        << name;
+    EXPECT_EQ(texts(folder_ / name), (std::vector<std::string>{"Abc, n. A thing.", "Second entry"})) << name;
   config_.dictd_text = "layout";
-  EXPECT_EQ(list(read_documents(path, config_))[0], "Abc \\Ab\"c\\, n. A thing.");
+  EXPECT_EQ(texts(path).at(0), "Abc \\Ab\"c\\, n. A thing.");
   config_.dictd_text = "raw";
-  EXPECT_EQ(list(read_documents(path, config_))[0], "Abc \\Ab\"c\\, n.\n   A thing.");
+  EXPECT_EQ(texts(path).at(0), "Abc \\Ab\"c\\, n.\n   A thing.");
 
   file("t.index", "abc\tA\n");
   EXPECT_EQ(refusal(path), path + ":1: expected headword, offset and length in base64 digits, parted by tabs");

@@ -55,9 +55,8 @@ struct Entry {
 };
 
 // The entries in the order of the data; a place that several headwords name is one entry.
-std::vector<Entry> read_index(const InputText& index, const std::string& path, uint64_t data_size) {
+std::vector<Entry> read_index(std::string_view rest, const std::string& path, uint64_t data_size) {
   std::vector<Entry> entries;
-  std::string_view rest = index.text();
   for (int64_t number = 1; !rest.empty(); ++number) {
     const size_t end = rest.find('\n');
     const std::string_view line = rest.substr(0, end);
@@ -87,26 +86,56 @@ std::vector<Entry> read_index(const InputText& index, const std::string& path, u
   return unique;
 }
 
+class DictdRecords final : public FileRecords {
+ public:
+  DictdRecords(const std::string& path, const DataConfig& config) : config_(config), paths_(paths_of(path)), files_(2) {
+    const std::string index = read_input(paths_.index, files_[0]);
+    data_ = read_input(paths_.data, files_[1]);
+    entries_ = read_index(index, paths_.index, data_.size());
+  }
+
+  bool next(Record& record) override {
+    while (at_ < entries_.size() && entries_[at_].about) ++at_;
+    if (at_ == entries_.size()) return false;
+    const Entry& entry = entries_[at_++];
+    const std::string_view text = std::string_view(data_).substr(entry.offset, entry.length);
+    record.texts.resize(1);
+    record.turns.clear();
+    if (config_.dictd_text == "prose")
+      record.texts[0] = dictd_prose(text);
+    else if (config_.dictd_text == "layout")
+      record.texts[0] = dictd_layout(text);
+    else
+      record.texts[0] = trim(text);
+    set_where(record.where, paths_.index, entry.line);
+    check_text(record.texts[0], config_, record.where);
+    return true;
+  }
+
+  uint64_t taken() const override {
+    const double share = entries_.empty() ? 1 : static_cast<double>(at_) / static_cast<double>(entries_.size());
+    return static_cast<uint64_t>(share * static_cast<double>(files_[0].bytes + files_[1].bytes));
+  }
+  void finish(std::vector<SourceFile>& files) override { files.insert(files.end(), files_.begin(), files_.end()); }
+
+ private:
+  const DataConfig config_;
+  const Paths paths_;
+  std::vector<SourceFile> files_;
+  std::string data_;
+  std::vector<Entry> entries_;
+  size_t at_ = 0;
+};
+
 }  // namespace
 
-void read_dictd(const std::string& path, const DataConfig& config, Documents& documents) {
+std::unique_ptr<FileRecords> open_dictd(const std::string& path, const DataConfig& config) {
+  return std::make_unique<DictdRecords>(path, config);
+}
+
+std::vector<std::string> dictd_files(const std::string& path) {
   const Paths paths = paths_of(path);
-  const InputText index = InputText::open(paths.index), data = InputText::open(paths.data);
-  documents.files.push_back(index.source());
-  documents.files.push_back(data.source());
-  const std::vector<Entry> entries = read_index(index, paths.index, data.text().size());
-  for (const Entry& entry : entries) {
-    if (entry.about) continue;
-    if (documents.full(config)) break;
-    const std::string_view text = data.text().substr(entry.offset, entry.length);
-    const std::string where = fmt::format("{}:{}", paths.index, entry.line);
-    if (config.dictd_text == "prose")
-      documents.add(dictd_prose(text), config, where);
-    else if (config.dictd_text == "layout")
-      documents.add(dictd_layout(text), config, where);
-    else
-      documents.add(trim(text), config, where);
-  }
+  return {paths.index, paths.data};
 }
 
 }  // namespace mantissa

@@ -1,49 +1,81 @@
-#include <fmt/core.h>
-
+#include "base/error.h"
 #include "base/text.h"
-#include "data/input.h"
+#include "base/utf8.h"
+#include "data/readers/lines.h"
 #include "data/readers/readers.h"
 
 namespace mantissa {
 namespace {
 
-// The line at the start of `rest`, without its end, which it also takes off `rest`.
-std::string_view take_line(std::string_view& rest) {
-  const size_t end = rest.find('\n');
-  std::string_view line = rest.substr(0, end);
-  rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
-  if (line.ends_with('\r')) line.remove_suffix(1);
-  return line;
-}
+class TextRecords final : public FileRecords {
+ public:
+  TextRecords(const std::string& path, const DataConfig& config)
+      : lines_(path, kMaxDocumentBytes, "; is this text?"),
+        by_line_(config.document_separator == "line"),
+        whole_(config.document_separator == "none"),
+        bytes_(config.tokenizer == "bytes") {}
+
+  bool next(Record& record) override {
+    record.texts.resize(1);
+    record.turns.clear();
+    std::string& document = record.texts[0];
+    document.clear();
+    int64_t first_line = lines_.number() + 1;
+    std::string_view line;
+    while (lines_.next(line)) {
+      if (!bytes_) check_line(line);
+      if (line.ends_with('\r')) line.remove_suffix(1);
+      const bool parts = by_line_ || (!whole_ && trim(line).empty());
+      if (!parts || by_line_) {
+        if (document.size() + line.size() >= kMaxDocumentBytes)
+          fail(Exit::kInput, "{}:{}: a document of more than {} MiB (data.document_separator: {})",
+               lines_.input().path(), first_line, kMaxDocumentBytes >> 20,
+               whole_ ? "none; blank-line and line part it" : "blank-line; line parts it at every line");
+        document += line;
+        document += '\n';
+      }
+      if (!parts) continue;
+      if (close(record, first_line)) return true;
+      first_line = lines_.number() + 1;
+    }
+    return close(record, first_line);
+  }
+
+  uint64_t taken() const override { return lines_.input().taken(); }
+  void finish(std::vector<SourceFile>& files) override { files.push_back(lines_.input().source()); }
+
+ private:
+  void check_line(std::string_view line) {
+    const size_t good = valid_utf8(line);
+    if (good == line.size()) return;
+    fail(Exit::kInput, "{}:{}: not UTF-8 at byte {} of the {}: {}", lines_.input().path(), lines_.number(),
+         lines_.offset() + good, lines_.input().packed() ? "unpacked text" : "file", printable(line.substr(good, 4)));
+  }
+
+  // Takes the spaces around the document off; false when nothing is left of it.
+  bool close(Record& record, int64_t first_line) {
+    std::string& document = record.texts[0];
+    const std::string_view text = trim(document);
+    if (text.empty()) {
+      document.clear();
+      return false;
+    }
+    const size_t begin = static_cast<size_t>(text.data() - document.data());
+    document.resize(begin + text.size());
+    document.erase(0, begin);
+    set_where(record.where, lines_.input().path(), first_line);
+    check_no_zero(document, record.where);
+    return true;
+  }
+
+  LineReader lines_;
+  bool by_line_, whole_, bytes_;
+};
 
 }  // namespace
 
-void read_text_file(const std::string& path, const DataConfig& config, Documents& documents) {
-  const InputText input = InputText::open(path);
-  documents.files.push_back(input.source());
-  std::string_view rest = input.text();
-  if (rest.starts_with("\xef\xbb\xbf")) rest.remove_prefix(3);  // byte order mark
-  const bool by_line = config.document_separator == "line", whole = config.document_separator == "none";
-  std::string document;
-  int64_t line_number = 0, first_line = 1;
-  const auto close = [&] {
-    const std::string_view text = trim(document);
-    if (!text.empty()) documents.add(text, config, fmt::format("{}:{}", path, first_line));
-    document.clear();
-    first_line = line_number + 1;
-  };
-  while (!rest.empty() && !documents.full(config)) {
-    const std::string_view line = take_line(rest);
-    ++line_number;
-    if (!whole && !by_line && trim(line).empty()) {
-      close();
-      continue;
-    }
-    document += line;
-    document += '\n';
-    if (by_line) close();
-  }
-  if (!documents.full(config)) close();
+std::unique_ptr<FileRecords> open_text(const std::string& path, const DataConfig& config) {
+  return std::make_unique<TextRecords>(path, config);
 }
 
 }  // namespace mantissa
