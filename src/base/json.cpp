@@ -34,12 +34,7 @@ class Builder {
   }
 
   bool parse_error(size_t position, const std::string&, const Json::exception& error) {
-    std::string what = error.what();
-    // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error ..." keeps its last part.
-    const size_t at = what.find("column");
-    const size_t colon = what.find(": ", at == std::string::npos ? 0 : at);
-    if (colon != std::string::npos) what = what.substr(colon + 2);
-    return refuse(fmt::format("not JSON at byte {}: {}", position, printable(what, 200)));
+    return refuse(json_error_text(position, error.what()));
   }
 
   const std::string& error() const { return error_; }
@@ -88,6 +83,14 @@ class Builder {
 };
 
 }  // namespace
+
+std::string json_error_text(size_t position, std::string what) {
+  // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error ..." keeps its last part.
+  const size_t at = what.find("column");
+  const size_t colon = what.find(": ", at == std::string::npos ? 0 : at);
+  if (colon != std::string::npos) what = what.substr(colon + 2);
+  return fmt::format("not JSON at byte {}: {}", position, printable(what, 200));
+}
 
 Json parse_json(std::string_view text, const std::string& name, Exit code) {
   Json root;

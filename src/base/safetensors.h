@@ -1,10 +1,11 @@
-// Safetensors files: u64 N (little-endian), N bytes of JSON {"name": {"dtype","shape","data_offsets":[begin,end]}, ...},
-// then the data. Format: https://github.com/huggingface/safetensors. Little-endian hosts only.
+// Safetensors files: u64 N (little-endian), N bytes of JSON {"name": {"dtype","shape","data_offsets":[begin,end]},
+// ...}, then the data. Format: https://github.com/huggingface/safetensors. Little-endian hosts only.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,9 +31,9 @@ struct View {
 
 using Metadata = std::map<std::string, std::string>;
 
-// Checks a whole image of a file: header within bounds, one JSON object, no key twice, known dtypes, rank <= kMaxRank, sizes
-// that match shape x dtype, offsets from 0 without hole, overlap or rest. Errors (Exit::kInput) name file and tensor.
-// Pickle, GGUF, LFS pointers, HTML and other known files are refused with a way out.
+// Checks a whole image of a file: header within bounds, one JSON object, no key twice, known dtypes, rank <= kMaxRank,
+// sizes that match shape x dtype, offsets from 0 without hole, overlap or rest. Errors (Exit::kInput) name file and
+// tensor. Pickle, GGUF, LFS pointers, HTML and other known files are refused with a way out.
 class Reader {
  public:
   static Reader open(const std::string& path, Links links = Links::kFollow);
@@ -53,6 +54,32 @@ class Reader {
   Metadata metadata_;
 };
 
+struct TensorInfo {
+  std::string name;
+  std::string dtype;
+  std::vector<int64_t> shape;
+};
+
+// Writes atomically and durably, piece by piece: nothing of the data is kept in memory. Order of the data: larger
+// elements first, then by name, as Hugging Face's writer; the header is padded with spaces so that data starts at a
+// multiple of 8. Two tensors of one name, an unknown dtype and data of another size than announced are Exit::kInternal.
+class Writer {
+ public:
+  Writer(const std::string& path, std::vector<TensorInfo> tensors, const Metadata& metadata = {{"format", "pt"}});
+
+  // In the order in which their data is due.
+  const std::vector<TensorInfo>& tensors() const { return tensors_; }
+  // The next bytes of the data: tensor after tensor, in pieces of any size.
+  void write(std::span<const std::byte> bytes);
+  void commit();
+
+ private:
+  AtomicFile file_;
+  std::string path_;
+  std::vector<TensorInfo> tensors_;
+  uint64_t due_ = 0;  // bytes of data to come
+};
+
 struct Entry {
   std::string name;
   std::string dtype;
@@ -60,9 +87,8 @@ struct Entry {
   std::span<const std::byte> bytes;
 };
 
-// Writes atomically and durably. Order of the data: larger elements first, then by name, as Hugging Face's writer; the
-// header is padded with spaces so that data starts at a multiple of 8. Entries whose bytes do not match shape x dtype, and
-// two of one name, are Exit::kInternal.
+// A file of tensors that lie in memory, through Writer. Entries whose bytes do not match shape x dtype are
+// Exit::kInternal.
 void write(const std::string& path, std::vector<Entry> entries, const Metadata& metadata = {{"format", "pt"}});
 
 }  // namespace mantissa::safetensors
