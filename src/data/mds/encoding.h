@@ -46,7 +46,7 @@ struct Array {
   std::array<int64_t, kMaxArrayRank> shape{};
 };
 
-// Exit::kInput, with `where` in front, for bytes that do not hold what their header says. Allocates nothing.
-Array decode_array(const Column& column, std::span<const std::byte> value, const std::string& where);
+// Exit::kInput for bytes that do not hold what their header says. Allocates nothing.
+Array decode_array(const Column& column, std::span<const std::byte> value);
 
 }  // namespace mantissa::mds

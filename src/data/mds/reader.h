@@ -42,6 +42,7 @@ struct ShardEntry {
 class Shard {
  public:
   int64_t samples() const { return samples_; }
+  const std::vector<Column>& columns() const { return *columns_; }
   const std::string& name() const { return name_; }  // the file's path, for messages
   // "FILE: sample 3, column \"text\""
   std::string where(int64_t sample, int column) const;

@@ -28,7 +28,7 @@ struct WriterOptions {
 // folder is renamed; without finish() it is removed. Not thread-safe. Exit::kStorage when the disk is full.
 class Writer {
  public:
-  // Exit::kUsage when something stands at `folder`.
+  // Exit::kUsage when something other than an empty folder stands at `folder`.
   Writer(const std::string& folder, const WriterOptions& options);
   ~Writer();
   Writer(const Writer&) = delete;
@@ -39,8 +39,8 @@ class Writer {
   void add(std::span<const int32_t> ids, std::span<const int32_t> document_lengths, std::span<const int32_t> labels);
   int64_t rows() const;
   uint64_t bytes_written() const;  // on the disk so far
-  // `prepared.rows`, `sequence_length`, `vocab_size`, `labels` and `statistics` are set here; statistics.padding is the
-  // caller's.
+  // `rows`, `tokens`, `sequence_length`, `vocab_size`, `labels` and `statistics` are set here; statistics.padding is
+  // the caller's.
   void finish(Prepared prepared);
 
  private:

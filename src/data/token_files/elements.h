@@ -25,8 +25,11 @@ struct Elements {
   int64_t at(int64_t i) const;  // of uint64 above 2^63 - 1: negative
 };
 
-// Copies out.size() ids from element `begin` on, which must be there. The first that is not in [0, vocab_size) gives
-// its index in `out`, else -1; `out` is filled either way. vocab_size <= 2^31.
-int64_t copy_ids(const Elements& from, int64_t begin, std::span<int32_t> out, int64_t vocab_size);
+// Ids below this fit the type; at most 2^31 - 1.
+int64_t vocabulary_of(Element type);
+
+// Copies out.size() ids from element `begin` on, which must be there. The first that is neither in [0, vocab_size) nor
+// `also` gives its index in `out`, else -1; `out` is filled either way. vocab_size <= 2^31 - 1.
+int64_t copy_ids(const Elements& from, int64_t begin, std::span<int32_t> out, int64_t vocab_size, int32_t also = 0);
 
 }  // namespace mantissa

@@ -18,7 +18,7 @@ std::string token_file_format(const std::string& path);
 
 // Rows of S tokens over the files end to end: row r is tokens [r S, (r + 1) S) of the stream, the tail that fills no
 // row is dropped. A segment ends with its document (megatron), behind an EOS (TokenOptions::eos) and with the row.
-// `files` are the .bin (megatron: .bin or .idx). Exit::kInput for malformed files, Exit::kUsage when they fill no row.
+// `files` are the .bin (megatron: .bin or .idx). Exit::kInput for malformed files and ones that fill no row.
 TokenSource open_token_rows(const std::vector<std::string>& files, const std::string& format,
                             const TokenOptions& options);
 

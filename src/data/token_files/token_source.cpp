@@ -1,0 +1,38 @@
+#include "data/token_files/token_source.h"
+
+#include <algorithm>
+
+#include "base/file.h"
+#include "base/sha256.h"
+
+namespace mantissa {
+namespace {
+
+constexpr uint64_t kWholeBytes = uint64_t{256} << 20;
+constexpr uint64_t kBlocks = 16, kBlockBytes = uint64_t{256} << 10;
+
+std::string sampled_hash(const MappedFile& file) {
+  const uint64_t size = file.bytes().size();
+  Sha256 hash;
+  hash.update(std::as_bytes(std::span(&size, 1)));
+  const uint64_t last = size > kBlockBytes ? size - kBlockBytes : 0;
+  for (uint64_t i = 0; i < kBlocks; ++i)
+    hash.update(file.bytes().subspan(last / (kBlocks - 1) * i + last % (kBlocks - 1) * i / (kBlocks - 1),
+                                     std::min(size, kBlockBytes)));
+  return "sampled:" + hash.hex();
+}
+
+}  // namespace
+
+std::vector<SourceFile> fingerprint(const std::vector<std::string>& paths) {
+  uint64_t total = 0;
+  for (const std::string& path : paths) total += file_size(path);
+  std::vector<SourceFile> files;
+  for (const std::string& path : paths) {
+    const MappedFile file = MappedFile::open(path);
+    files.push_back({path, file.bytes().size(), total > kWholeBytes ? sampled_hash(file) : sha256(file.text())});
+  }
+  return files;
+}
+
+}  // namespace mantissa
