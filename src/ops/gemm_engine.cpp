@@ -13,6 +13,7 @@ constexpr int64_t kMaxTiles = 1024;         // longest packed stretch of K: two 
 constexpr int64_t kMaxLeftPanels = 16, kSumPanels = 24;
 constexpr int64_t kSumColumns = kSumPanels * kPanelRows;
 constexpr int64_t kScaleBlock = 128;        // elements of K that share an FP32 scale
+constexpr int64_t kThinTiles = 64;          // stretch of K of a thin product: a right block of it stays in a second-level cache
 constexpr double kPackCost = 3;             // packing a tile over multiplying a pair of tiles, about
 
 // Parts of a thread's scratch, in bytes.
@@ -159,10 +160,51 @@ void multiply_stretch(Exec& exec, const GemmEngine& engine, const GemmProblem& p
   });
 }
 
+// One left panel (M up to 16): nothing shares the right panels, so each thread packs those of its columns a stretch of K
+// at a time and multiplies them while they are in its cache. Sums run along K in the same order as elsewhere.
+void run_thin(Exec& exec, const GemmEngine& engine, const GemmProblem& p, int64_t tiles) {
+  const TileKernel& t = engine.tiles;
+  const bool scaled = p.scaling == GemmScaling::kInside;
+  std::byte* left = exec.shared_scratch();
+  parallel_for(tiles, 16, [&](int64_t begin, int64_t end) {
+    t.pack_left(p.a, 0, 1, begin * tile_k(t.math), end - begin, scaled, left + begin * kTileBytes, 0);
+  });
+  const int64_t panels = ceil_div(p.n, kPanelRows);
+  parallel_for(panels, t.right_panels, [&](int64_t begin, int64_t end) {
+    std::byte* scratch = exec.thread_scratch(thread_id());
+    auto* sums = reinterpret_cast<float*>(scratch + kBlockAt);
+    if (t.begin) t.begin();
+    for (int64_t n = begin, width; n < end; n += width) {
+      width = std::min<int64_t>(t.right_panels, end - n);
+      for (int64_t tile = 0, step; tile < tiles; tile += step) {
+        step = std::min(kThinTiles, tiles - tile);
+        t.pack_right(p.b, n * kPanelRows, width, tile * tile_k(t.math), step, scaled, scratch, panel_stride(step));
+        t.multiply({.left = left + tile * kTileBytes,
+                    .left_stride = 0,
+                    .right = scratch,
+                    .right_stride = panel_stride(step),
+                    .c = sums,
+                    .c_stride = kMaxBlockColumns,
+                    .left_panels = 1,
+                    .right_panels = static_cast<int>(width),
+                    .k_tiles = step,
+                    .accumulate = tile > 0,
+                    .left_rows = static_cast<int>(p.m)});
+      }
+      engine.store(p, 0, n * kPanelRows, static_cast<int>(p.m),
+                   static_cast<int>(std::min(width * kPanelRows, p.n - n * kPanelRows)), sums, kMaxBlockColumns);
+    }
+    if (t.end) t.end();
+  });
+}
+
 }  // namespace
 
 void run_gemm(Exec& exec, const GemmEngine& engine, const GemmProblem& p) {
   const TileKernel& t = engine.tiles;
+  if (const int64_t tiles = ceil_div(p.k, tile_k(t.math));
+      p.m <= kPanelRows && p.scaling != GemmScaling::kBlock && tiles * kTileBytes <= exec.shared_scratch_bytes())
+    return run_thin(exec, engine, p, tiles);
   const int64_t m_panels = ceil_div(p.m, kPanelRows), n_panels = ceil_div(p.n, kPanelRows);
   const int64_t all_tiles = ceil_div(p.k, tile_k(t.math)), tiles = std::min(all_tiles, kMaxTiles);
   const bool several = tiles < all_tiles;

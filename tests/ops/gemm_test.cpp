@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 
 #include "base/parallel.h"
 #include "ops/cpu_features.h"
@@ -88,6 +89,35 @@ TEST(Gemm, WideOutputsAreCutToTheScratch) {
   expect_right(exec, {a, b, m, n, k, DType::kBF16}, "bf16");
 }
 
+// A product of few rows packs otherwise and gives the bits that its rows have in a larger one.
+TEST(Gemm, ThinProductsAreTheRowsOfThickOnes) {
+  Exec exec;
+  std::mt19937 random(12);
+  const int64_t m = 40, n = 131;
+  for (DType dtype : {DType::kF32, DType::kBF16})
+    for (int64_t k : {31, 700, 5000})
+      for (bool transposed : {false, true}) {
+        const Side a = test::plain_side(random, dtype, m, k, false), b = test::plain_side(random, dtype, n, k, transposed);
+        const auto run = [&](const GemmCandidate& candidate, int64_t first, int64_t rows) {
+          std::vector<float> c(static_cast<size_t>(rows * n), NAN);
+          candidate.run(exec, candidate.engine, normalise({.a = GemmSide::plain(a.view.data.slice(first, rows)),
+                                                           .b = b.view,
+                                                           .c = {c.data(), DType::kF32, {rows, n}},
+                                                           .bias = {}}));
+          return c;
+        };
+        for (const GemmCandidate* candidate : test::candidates_for(exec, {a, b, m, n, k})) {
+          if (!candidate->engine) continue;
+          const std::vector<float> whole = run(*candidate, 0, m);
+          for (int64_t rows : {1, 2, 8, 9, 16}) {
+            const std::vector<float> thin = run(*candidate, 5, rows);
+            EXPECT_EQ(std::memcmp(thin.data(), whole.data() + 5 * n, thin.size() * sizeof(float)), 0)
+                << candidate->name << " " << name_of(dtype) << " " << rows << " rows, k " << k;
+          }
+        }
+      }
+}
+
 struct Format {
   const char* name;
   QuantFormat a, b;
@@ -109,7 +139,7 @@ TEST(Gemm, QuantizedSidesOfEveryFormat) {
   std::mt19937 random(6);
   for (const Format& format : kFormats)
     for (int64_t k : {16, 48, 320, 1040})
-      for (auto [m, n] : {std::pair<int64_t, int64_t>{33, 50}, {50, 100}})
+      for (auto [m, n] : {std::pair<int64_t, int64_t>{33, 50}, {50, 100}, {3, 70}})
         for (bool transposed : {false, true}) {
           const bool may = format.b.blocking != Blocking::kRow;
           const Side a = test::quantized_side(random, format.a, m, k, false);

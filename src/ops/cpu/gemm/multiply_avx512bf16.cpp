@@ -42,7 +42,7 @@ void columns(const TileProduct& p, int first) {
   for (int i = 0; i < p.left_panels; ++i) {
     const char* left = static_cast<const char*>(p.left) + i * p.left_stride;
     float* c = p.c + i * kPanelRows * p.c_stride + first * kPanelRows;
-    for (int r = 0; r < kPanelRows; r += kRows)
+    for (int r = 0; r < p.left_rows; r += kRows)
       block<panels>(left + r * 64, right, p.right_stride, c + r * p.c_stride, p.c_stride, p.k_tiles, p.accumulate);
   }
 }

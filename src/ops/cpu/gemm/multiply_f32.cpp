@@ -66,7 +66,7 @@ void columns(const TileProduct& p, int first) {
   for (int i = 0; i < p.left_panels; ++i) {
     const float* left = reinterpret_cast<const float*>(static_cast<const char*>(p.left) + i * p.left_stride);
     float* c = p.c + i * kPanelRows * p.c_stride + first * kPanelRows;
-    for (int r = 0; r < kPanelRows; r += kRows)
+    for (int r = 0; r < p.left_rows; r += kRows)
       block<panels>(left + r * kUnits, right, p.right_stride / 4, c + r * p.c_stride, p.c_stride, p.k_tiles, p.accumulate);
   }
 }

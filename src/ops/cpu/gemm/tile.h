@@ -32,6 +32,7 @@ struct TileProduct {
   int left_panels, right_panels;
   int64_t k_tiles;
   bool accumulate;       // adds to C, else overwrites it
+  int left_rows = kPanelRows;  // of each left panel that are wanted; rows of C beyond may stay as they are
 };
 
 // Packs `panels` panels of x from outer row `outer` and position `k` (a multiple of 16, a multiple of tile_k), k_tiles tiles
