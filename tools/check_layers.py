@@ -16,7 +16,7 @@ ALLOWED["data"] = {"base", "data"}
 ALLOWED["report"] = {"base", "report"}
 ALLOWED["train"] |= {"data"}
 ALLOWED["app"] |= {"data", "report"}
-ALLOWED["modules"] = ALLOWED["ops"] | {"modules"}  # libraries loaded at run time
+ALLOWED["modules"] = ALLOWED["ops"] | {"data", "modules"}  # libraries loaded at run time
 
 RECIPES = ["fp8-delayed", "fp8-tensorwise", "fp8-blockwise", "mxfp8", "nvfp4"]
 # (file, what it may name): the reason. Names that are data, never a choice between behaviours.

@@ -25,9 +25,10 @@ class InputStream {
 
   // The next bytes of the text, at most 1 MiB, valid until the next call; none at the end.
   std::string_view next();
-  // Bytes of the file that were taken so far, and all of them.
-  uint64_t taken() const { return taken_; }
-  uint64_t size() const { return file_.size(); }
+  uint64_t taken() const { return taken_; }  // bytes of the file
+  double share() const {
+    return file_.size() == 0 ? 1 : static_cast<double>(taken_) / static_cast<double>(file_.size());
+  }
   const std::string& path() const { return file_.path(); }
   bool packed() const { return unpacker_ != nullptr; }
   // Size and SHA-256 of the file as it lies on the disk; hashes the rest. No next() may follow.

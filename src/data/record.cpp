@@ -35,8 +35,8 @@ class SourceRecords final : public RecordReader {
   }
 
   double progress() const override {
-    const uint64_t here = reader_ != nullptr ? std::min(reader_->taken(), sizes_[at_]) : 0;
-    return bytes_ == 0 ? 1 : static_cast<double>(behind_ + here) / static_cast<double>(bytes_);
+    const double here = reader_ != nullptr ? reader_->share() * static_cast<double>(sizes_[at_]) : 0;
+    return bytes_ == 0 ? 1 : std::min(1.0, (static_cast<double>(behind_) + here) / static_cast<double>(bytes_));
   }
 
   void finish() override { close(); }
@@ -66,6 +66,10 @@ class SourceRecords final : public RecordReader {
       reader_ = open_jsonl(path, spec_, config_);
     else if (source_.format == "dictd")
       reader_ = open_dictd(path, config_);
+    else if (source_.format == "parquet")
+      reader_ = open_parquet(path, spec_, config_);
+    else if (source_.format == "mds")
+      reader_ = open_mds_text(path, spec_, config_);
     else
       fail(Exit::kInternal, "{}: no reader of {} records", path, source_.format);
   }

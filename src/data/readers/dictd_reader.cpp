@@ -112,9 +112,8 @@ class DictdRecords final : public FileRecords {
     return true;
   }
 
-  uint64_t taken() const override {
-    const double share = entries_.empty() ? 1 : static_cast<double>(at_) / static_cast<double>(entries_.size());
-    return static_cast<uint64_t>(share * static_cast<double>(files_[0].bytes + files_[1].bytes));
+  double share() const override {
+    return entries_.empty() ? 1 : static_cast<double>(at_) / static_cast<double>(entries_.size());
   }
   void finish(std::vector<SourceFile>& files) override { files.insert(files.end(), files_.begin(), files_.end()); }
 

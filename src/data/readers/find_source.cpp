@@ -9,7 +9,9 @@
 #include "base/file.h"
 #include "base/foreign.h"
 #include "base/text.h"
+#include "data/mds/rows.h"
 #include "data/readers/readers.h"
+#include "data/token_files/token_files.h"
 
 namespace mantissa {
 namespace {
@@ -85,7 +87,7 @@ std::string format_of_file(const std::string& path) {
     fail(
         Exit::kInput, "data: {}: expected token ids, found {}{}", path, foreign_name(kind),
         kind == Foreign::kZip || kind == Foreign::kPickle ? "; write the ids as uint16 or int32 without a header" : "");
-  fail(Exit::kUsage, "data: {}: token files are not read yet", path);
+  return token_file_format(path);
 }
 
 // Neither data nor a reason to refuse a folder: hidden files, records about the set, and read-me files.
@@ -249,7 +251,7 @@ Source find_source(const std::string& path, const std::string& split, const Data
   if (source.format == "dictd") source.files = databases(source.files);
   source.tokens = source.format == "nanogpt" || source.format == "llmc" || source.format == "megatron";
   if (source.tokens) source.files = binaries(source.files);
-  if (source.format == "mds") fail(Exit::kUsage, "data: {}: MDS is not read yet", path);
+  if (source.format == "mds") source.tokens = mds::has_tokens(source.files.front());
   return source;
 }
 

@@ -6,8 +6,8 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "base/utf8.h"
 #include "data/readers/readers.h"
+#include "data/tokenizer/utf8.h"
 
 namespace mantissa {
 namespace {
@@ -84,7 +84,7 @@ void JsonColumns::read(std::string_view line, Record& record) {
   end_ = begin_ + line.size();
   keys_.clear();
   decoded_.clear();
-  if (const size_t good = valid_utf8(line); good != line.size()) bad(begin_ + good, "UTF-8");
+  if (const size_t good = tokenizer::find_ill_formed(line); good != line.size()) bad(begin_ + good, "UTF-8");
   record.texts.resize(spec_.columns.size());
   turn_count_ = 0;
   space();
@@ -274,7 +274,7 @@ void JsonColumns::string(std::string* out) {
     }
     if (*at_ != '\\') bad(at_, "no control character in a string");
     const char32_t code = escape();
-    if (out != nullptr) append_utf8(*out, code);
+    if (out != nullptr) tokenizer::append_utf8(*out, code);
   }
 }
 

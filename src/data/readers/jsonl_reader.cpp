@@ -21,7 +21,7 @@ class JsonlRecords final : public FileRecords {
     return true;
   }
 
-  uint64_t taken() const override { return lines_.input().taken(); }
+  double share() const override { return lines_.input().share(); }
   void finish(std::vector<SourceFile>& files) override { files.push_back(lines_.input().source()); }
 
  private:

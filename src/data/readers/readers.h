@@ -19,8 +19,8 @@ class FileRecords {
  public:
   virtual ~FileRecords() = default;
   virtual bool next(Record& record) = 0;
-  // Bytes of the file taken so far, at most bytes_of_source().
-  virtual uint64_t taken() const = 0;
+  // How much of it was read, 0 to 1.
+  virtual double share() const = 0;
   // Reads what is left for its hash and appends the file or files. No next() may follow.
   virtual void finish(std::vector<SourceFile>& files) = 0;
 };

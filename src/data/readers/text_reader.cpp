@@ -1,8 +1,8 @@
 #include "base/error.h"
 #include "base/text.h"
-#include "base/utf8.h"
 #include "data/readers/lines.h"
 #include "data/readers/readers.h"
+#include "data/tokenizer/utf8.h"
 
 namespace mantissa {
 namespace {
@@ -41,12 +41,12 @@ class TextRecords final : public FileRecords {
     return close(record, first_line);
   }
 
-  uint64_t taken() const override { return lines_.input().taken(); }
+  double share() const override { return lines_.input().share(); }
   void finish(std::vector<SourceFile>& files) override { files.push_back(lines_.input().source()); }
 
  private:
   void check_line(std::string_view line) {
-    const size_t good = valid_utf8(line);
+    const size_t good = tokenizer::find_ill_formed(line);
     if (good == line.size()) return;
     fail(Exit::kInput, "{}:{}: not UTF-8 at byte {} of the {}: {}", lines_.input().path(), lines_.number(),
          lines_.offset() + good, lines_.input().packed() ? "unpacked text" : "file", printable(line.substr(good, 4)));

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "base/utf8.h"
 #include "data/readers/readers.h"
+#include "data/tokenizer/utf8.h"
 
 namespace mantissa {
 
@@ -20,7 +20,7 @@ void check_no_zero(std::string_view text, const std::string& where) {
 
 void check_text(std::string_view text, const DataConfig& config, const std::string& where) {
   if (config.tokenizer == "bytes") return check_no_zero(text, where);
-  if (const size_t good = valid_utf8(text); good != text.size())
+  if (const size_t good = tokenizer::find_ill_formed(text); good != text.size())
     fail(Exit::kInput, "{}: not UTF-8 at byte {} of the document: {}", where, good, printable(text.substr(good, 4)));
 }
 

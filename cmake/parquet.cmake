@@ -1,0 +1,61 @@
+# mantissa_parquet.so: Parquet files through Apache Arrow's C++ libraries, loaded at run time from the folder of the
+# executable. Arrow is taken from MANTISSA_ARROW (a folder: of the Python package pyarrow, or an installed prefix), from
+# the system, from build/arrow (where ./run puts the wheel) or from python3's pyarrow. Without it the program is whole
+# but for Parquet.
+set(MANTISSA_ARROW "" CACHE PATH "Folder with Apache Arrow: of the Python package pyarrow, or an installed prefix")
+
+# A wheel has include/ and libarrow.so.NNNN beside its Python files, and no unversioned names to link with.
+function(mantissa_arrow_wheel folder found)
+  file(GLOB arrow "${folder}/libarrow.so.[0-9]*")
+  file(GLOB parquet "${folder}/libparquet.so.[0-9]*")
+  list(FILTER arrow EXCLUDE REGEX "\\.so\\.[0-9]+\\.")
+  list(FILTER parquet EXCLUDE REGEX "\\.so\\.[0-9]+\\.")
+  if(arrow AND parquet AND EXISTS "${folder}/include/parquet/file_reader.h")
+    list(GET arrow 0 arrow)
+    list(GET parquet 0 parquet)
+    add_library(mantissa_arrow INTERFACE)
+    target_include_directories(mantissa_arrow SYSTEM INTERFACE "${folder}/include")
+    target_link_libraries(mantissa_arrow INTERFACE "${parquet}" "${arrow}")
+    set(${found} "the wheel in ${folder}" PARENT_SCOPE)
+  endif()
+endfunction()
+
+set(arrow_origin "")
+if(MANTISSA_ARROW)
+  mantissa_arrow_wheel("${MANTISSA_ARROW}" arrow_origin)
+  if(NOT arrow_origin)
+    list(APPEND CMAKE_PREFIX_PATH "${MANTISSA_ARROW}")
+  endif()
+endif()
+if(NOT arrow_origin)
+  find_package(Arrow CONFIG QUIET)
+  find_package(Parquet CONFIG QUIET)
+  if(TARGET Arrow::arrow_shared AND TARGET Parquet::parquet_shared)
+    add_library(mantissa_arrow INTERFACE)
+    target_link_libraries(mantissa_arrow INTERFACE Parquet::parquet_shared Arrow::arrow_shared)
+    set(arrow_origin "${Arrow_DIR}")
+  endif()
+endif()
+if(NOT arrow_origin)
+  mantissa_arrow_wheel("${CMAKE_SOURCE_DIR}/build/arrow/pyarrow" arrow_origin)
+endif()
+if(NOT arrow_origin)
+  execute_process(COMMAND python3 -c "import importlib.util as u; print(u.find_spec('pyarrow').submodule_search_locations[0])"
+    OUTPUT_VARIABLE folder OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
+  if(NOT failed)
+    mantissa_arrow_wheel("${folder}" arrow_origin)
+  endif()
+endif()
+
+if(arrow_origin)
+  message(STATUS "Parquet: Arrow from ${arrow_origin}")
+  add_library(mantissa_parquet MODULE ${CMAKE_SOURCE_DIR}/src/modules/parquet/parquet_module.cpp)
+  target_link_libraries(mantissa_parquet PRIVATE mantissa_options mantissa_arrow)
+  set_target_properties(mantissa_parquet PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}
+    CXX_VISIBILITY_PRESET hidden)
+  add_dependencies(mantissa mantissa_parquet)  # so that building the program alone brings it
+elseif(MANTISSA_ARROW)
+  message(FATAL_ERROR "MANTISSA_ARROW=${MANTISSA_ARROW} has neither libarrow.so.* with include/parquet nor Arrow's CMake files")
+else()
+  message(STATUS "Arrow not found: Parquet files are refused (pip install --target build/arrow pyarrow, then configure again)")
+endif()

@@ -1,0 +1,63 @@
+// Apache Parquet through Apache Arrow, which only the run-time module mantissa_parquet.so knows: plain C structs and
+// functions, so that the program neither links Arrow nor needs it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace mantissa {
+
+// Null when data is null; else `size` bytes, valid until the next call for the file.
+struct ParquetText {
+  const char* data;
+  uint64_t size;
+};
+
+struct ParquetTurn {
+  ParquetText role, content;
+};
+
+struct ParquetRow {
+  const ParquetText* columns;  // one for each that was selected
+  const ParquetTurn* turns;    // of the column of messages
+  uint64_t turn_count;
+};
+
+// What went wrong, without the file's name.
+struct ParquetProblem {
+  bool memory;  // the pool's cap was reached
+  char text[512];
+};
+
+struct ParquetModule {
+  uint32_t abi;
+  const char* arrow;  // its version
+
+  // Reads the footer; null when there is a problem. Memory for pages comes from a pool of `memory_limit` bytes.
+  void* (*open)(const char* path, uint64_t memory_limit, ParquetProblem* problem);
+  void (*close)(void* file);
+  // Names of the columns at the top of the schema; null behind the last.
+  const char* (*column)(void* file, size_t index);
+  // Chooses what next() reads: columns of strings and perhaps ("" for none) one of messages. False: a problem.
+  bool (*select)(void* file, const char* const* columns, size_t count, const char* messages, ParquetProblem* problem);
+  // The next row: 1, 0 at the end, -1 for a problem.
+  int (*next)(void* file, ParquetRow* row, ParquetProblem* problem);
+  // Rows that the footer promises.
+  uint64_t (*rows)(void* file);
+};
+
+inline constexpr uint32_t kParquetAbi = 1;
+inline constexpr const char* kParquetFile = "mantissa_parquet.so";
+inline constexpr const char* kParquetSymbol = "mantissa_parquet_module";
+using ParquetEntry = const ParquetModule* (*)();
+
+struct ParquetLibrary {
+  const ParquetModule* module = nullptr;
+  std::string absence;  // why it is not loaded, and how to get it
+};
+
+// Loaded once, from the folder of the executable.
+const ParquetLibrary& parquet_library();
+
+}  // namespace mantissa

@@ -1,0 +1,161 @@
+#include <cstring>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/foreign.h"
+#include "base/module.h"
+#include "base/sha256.h"
+#include "base/text.h"
+#include "data/readers/parquet_module.h"
+#include "data/readers/readers.h"
+
+namespace mantissa {
+namespace {
+
+// Of pages and buffers. Writers make pages of 1 MiB; a page of long texts has some tens.
+constexpr uint64_t kMemory = uint64_t{192} << 20;
+constexpr uint64_t kMaxFooter = uint64_t{64} << 20;
+constexpr uint64_t kHashStep = uint64_t{8} << 20;
+
+ParquetLibrary load() {
+  ParquetLibrary library;
+  auto* entry = reinterpret_cast<ParquetEntry>(module_function(kParquetFile, kParquetSymbol, library.absence));
+  if (entry != nullptr) library.module = entry();
+  if (library.module != nullptr && library.module->abi != kParquetAbi) {
+    library.module = nullptr;
+    library.absence = fmt::format("{} is of another build", kParquetFile);
+  }
+  if (library.module == nullptr)
+    library.absence += "; `./run build` puts Apache Arrow (the Python package pyarrow) into build/arrow and builds it";
+  return library;
+}
+
+class ParquetRecords final : public FileRecords {
+ public:
+  ParquetRecords(const std::string& path, const RecordSpec& spec, const DataConfig& config)
+      : path_(path), spec_(spec), config_(config), file_(path), buffer_(kHashStep, '\0') {
+    check_ends();
+    const ParquetLibrary& library = parquet_library();
+    if (library.module == nullptr) fail(Exit::kUnavailable, "{}: Parquet is not read here: {}", path, library.absence);
+    module_ = library.module;
+    ParquetProblem problem{};
+    handle_ = {module_->open(path.c_str(), kMemory, &problem), module_->close};
+    if (handle_ == nullptr) refuse(problem);
+    check_columns();
+    std::vector<const char*> columns;
+    for (const std::string& column : spec_.columns) columns.push_back(column.c_str());
+    if (!module_->select(handle_.get(), columns.data(), columns.size(), spec_.messages.c_str(), &problem))
+      refuse(problem);
+    rows_ = module_->rows(handle_.get());
+  }
+
+  bool next(Record& record) override {
+    ParquetRow row{};
+    ParquetProblem problem{};
+    const int state = module_->next(handle_.get(), &row, &problem);
+    if (state < 0) refuse(problem);
+    if (state == 0) return false;
+    ++read_;
+    while (static_cast<double>(hashed_ + kHashStep) <= share() * static_cast<double>(file_.size())) hash_step();
+    record.where.assign(path_);
+    record.where += fmt::format(": row {}", read_);
+    record.texts.resize(spec_.columns.size());
+    for (size_t i = 0; i < record.texts.size(); ++i) set(record.texts[i], row.columns[i], record.where);
+    record.turns.resize(row.turn_count);
+    for (size_t i = 0; i < row.turn_count; ++i) {
+      for (const bool role : {true, false}) {
+        const ParquetText& text = role ? row.turns[i].role : row.turns[i].content;
+        if (text.data == nullptr)
+          fail(Exit::kInput, "{}: \"{}\"[{}].{} is null, expected a string", record.where,
+               printable(spec_.messages, 40), i, role ? "role" : "content");
+        set(role ? record.turns[i].role : record.turns[i].content, text, record.where);
+      }
+    }
+    return true;
+  }
+
+  double share() const override { return rows_ == 0 ? 1 : static_cast<double>(read_) / static_cast<double>(rows_); }
+
+  void finish(std::vector<SourceFile>& files) override {
+    while (hash_step() > 0) {
+    }
+    files.push_back({path_, hashed_, hash_.hex()});
+  }
+
+ private:
+  // The file begins and ends with the magic, and its footer lies within it.
+  void check_ends() {
+    const MappedFile file = MappedFile::open(path_);
+    const std::string_view text = file.text();
+    const std::string_view head = text.substr(0, 64);
+    if (const Foreign kind = recognise_foreign(head); kind != Foreign::kNone)
+      fail(Exit::kInput, "{}: expected Parquet, found {}", path_, foreign_name(kind));
+    if (text.starts_with("PARE"))
+      fail(Exit::kInput, "{}: has an encrypted footer, expected a plain Parquet file", path_);
+    if (!text.starts_with("PAR1"))
+      fail(Exit::kInput, "{}: begins with \"{}\", expected Parquet's \"PAR1\"", path_, printable(head.substr(0, 4)));
+    if (text.size() < 12 || !text.ends_with("PAR1"))
+      fail(Exit::kInput, "{}: is cut short: no \"PAR1\" at its end ({} bytes)", path_, text.size());
+    uint32_t footer = 0;
+    std::memcpy(&footer, text.data() + text.size() - 8, 4);
+    if (footer > text.size() - 12 || footer > kMaxFooter)
+      fail(Exit::kInput, "{}: footer of {} bytes, the file has {} (limit {})", path_, footer, text.size(), kMaxFooter);
+  }
+
+  void check_columns() {
+    std::vector<std::string> names;
+    for (size_t i = 0; const char* name = module_->column(handle_.get(), i); ++i) names.emplace_back(name);
+    const auto require = [&](const std::string& column) {
+      for (const std::string& name : names)
+        if (name == column) return;
+      no_column(path_, column, config_, names);
+    };
+    for (const std::string& column : spec_.columns) require(column);
+    if (!spec_.messages.empty()) require(spec_.messages);
+  }
+
+  [[noreturn]] void refuse(const ParquetProblem& problem) const {
+    if (problem.memory)
+      fail(Exit::kInput,
+           "{}: reading it needs more than {} MiB ({}); write it anew with smaller pages (pyarrow: data_page_size)",
+           path_, kMemory >> 20, printable(problem.text, 200));
+    fail(Exit::kInput, "{}: {}{}", path_, printable(problem.text, 400),
+         read_ > 0 ? fmt::format(" (behind row {})", read_) : "");
+  }
+
+  // Null is no text.
+  void set(std::string& out, const ParquetText& text, const std::string& where) const {
+    out.assign(text.data == nullptr ? "" : text.data, text.size);
+    check_text(out, config_, where);
+  }
+
+  size_t hash_step() {
+    const size_t got = file_.read(buffer_);
+    hash_.update(std::string_view(buffer_).substr(0, got));
+    hashed_ += got;
+    return got;
+  }
+
+  const std::string path_;
+  const RecordSpec spec_;
+  const DataConfig config_;
+  FileStream file_;  // for the hash
+  std::string buffer_;
+  Sha256 hash_;
+  uint64_t hashed_ = 0, rows_ = 0, read_ = 0;
+  const ParquetModule* module_ = nullptr;
+  std::unique_ptr<void, void (*)(void*)> handle_{nullptr, [](void*) {}};
+};
+
+}  // namespace
+
+const ParquetLibrary& parquet_library() {
+  static const ParquetLibrary library = load();
+  return library;
+}
+
+std::unique_ptr<FileRecords> open_parquet(const std::string& path, const RecordSpec& spec, const DataConfig& config) {
+  return std::make_unique<ParquetRecords>(path, spec, config);
+}
+
+}  // namespace mantissa
