@@ -3,6 +3,7 @@
 #include <unistd.h>
 #include <zstd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -116,6 +117,7 @@ Writer::Writer(const std::string& folder, const WriterOptions& options) : impl_(
   check(options.vocab_size > 0 && options.vocab_size <= INT32_MAX, "mds: vocabulary of {}", options.vocab_size);
   check(options.size_limit > 0 && options.size_limit < uint64_t{1} << 32, "mds: shards of {} bytes",
         options.size_limit);
+  std::sort(self.options.hashes.begin(), self.options.hashes.end());  // as MosaicML demands
   for (const std::string& algorithm : options.hashes) check(known_hash(algorithm), "mds: hash {}", algorithm);
   std::error_code error;
   if (exists(self.folder) && !std::filesystem::is_empty(self.folder, error))
@@ -129,7 +131,7 @@ Writer::Writer(const std::string& folder, const WriterOptions& options) : impl_(
                  {"column_encodings", std::vector<std::string>(names.size(), "ndarray:int32")},
                  {"column_sizes", std::vector<std::nullptr_t>(names.size())},
                  {"compression", nullptr},
-                 {"hashes", options.hashes},
+                 {"hashes", self.options.hashes},
                  {"size_limit", options.size_limit}};
   if (options.zstd_level > 0) self.config["compression"] = fmt::format("zstd:{}", options.zstd_level);
   self.config_text = self.config.dump();

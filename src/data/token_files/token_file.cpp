@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/foreign.h"
 #include "base/text.h"
 
 namespace mantissa {
@@ -48,12 +49,10 @@ std::string_view recognise(std::string_view head) {
       if (load<int32_t>(reinterpret_cast<const std::byte*>(head.data())) == row.magic)
         return row.what.empty() ? "a file of llm.c (data.format: llmc)" : row.what;
   if (head.starts_with(kMegatronMagic)) return "a Megatron index (data.format: megatron)";
-  if (head.starts_with("\x93NUMPY")) return "a NumPy file; write its ids without a header (array.tofile)";
-  if (head.starts_with("\x1f\x8b")) return "a gzip file; unpack it first";
-  if (head.starts_with("\x28\xb5\x2f\xfd")) return "a zstd file; unpack it first";
-  if (head.starts_with("PK\x03\x04")) return "a zip archive";
-  if (lower(head.substr(0, 64)).starts_with("version https://git-lfs"))
-    return "a Git LFS pointer, not the file itself; fetch it with `git lfs pull`";
+  const Foreign kind = recognise_foreign(head);
+  // Two bytes do not tell a pickle or a gzip file from ids; the four of a gzip header do.
+  const bool gzip = head.size() > 3 && head[2] == 8 && static_cast<uint8_t>(head[3]) < 32;
+  if (kind != Foreign::kPickle && (kind != Foreign::kGzip || gzip)) return foreign_name(kind);
   return {};
 }
 
