@@ -87,7 +87,7 @@ def two_stage(values):
     return numbers, list(blocks)
 
 
-def rows(items, width=118):
+def rows(items, width=114):
     """The items as lines of a braced list."""
     line, out = "", []
     for item in items:

@@ -139,26 +139,34 @@ void fill_added(const Json& file, Model& model, const std::string& name) {
     if (token.special) model.special.insert(token.id);
     model.added.push_back(std::move(token));
   }
-  for (const AddedToken& token : model.added) {
-    if (model.vocab.known(token.id)) continue;
-    std::string text;
-    if (!append_spelled(text, token.content)) text = token.content;
-    model.vocab.set_bytes(token.id, text);
-  }
+}
+
+// How an added token stands in normalised text.
+std::string normal_form(const AddedToken& token, const Model& model) {
+  std::string form = token.content;
+  if (token.normalized && model.steps.nfc) to_nfc(token.content, form);
+  return form;
 }
 
 void fill_matchers(Model& model) {
-  std::string pattern;
   for (const bool special : {true, false}) {
     for (const AddedToken& token : model.added) {
       if (token.special != special) continue;
-      if (token.normalized && model.steps.nfc) {
-        to_nfc(token.content, pattern);
-      } else {
-        pattern = token.content;
-      }
-      (token.normalized ? model.normalized_tokens : model.raw_tokens).add(pattern, token);
+      (token.normalized ? model.normalized_tokens : model.raw_tokens).add(normal_form(token, model), token);
     }
+  }
+}
+
+// A token decodes to its normal form, read as a byte-level spelling where it is one, and is left out with the special
+// tokens when that form is the content of one: so does Hugging Face.
+void fill_decoding(Model& model) {
+  for (const AddedToken& token : model.added) {
+    const std::string form = normal_form(token, model);
+    std::string bytes;
+    if (!append_spelled(bytes, form)) bytes = form;
+    model.vocab.set_bytes(token.id, bytes);
+    const AddedToken* named = model.find_added(form);
+    if (named != nullptr && named->special) model.left_out.insert(token.id);
   }
 }
 
@@ -184,8 +192,10 @@ Model build_model(std::string_view json, const std::string& name) {
   fill_vocab(file, model, where);
   fill_merges(file, model, where);
   fill_added(file.rest, model, name);
-  model.steps = read_steps(file.rest, model, name);
+  read_steps(file.rest, name, model.steps);
   fill_matchers(model);
+  fill_decoding(model);
+  read_post_processor(file.rest, model, name, model.steps);
   return model;
 }
 

@@ -33,6 +33,7 @@ struct Model {
   std::vector<AddedToken> added;
   std::unordered_map<std::string, size_t> added_places;  // in `added`, by content
   std::unordered_set<int32_t> special;                   // ids of special added tokens
+  std::unordered_set<int32_t> left_out;                  // ids that decoding without special tokens leaves out
   AddedTokenMatcher raw_tokens;                          // looked for before normalisation
   AddedTokenMatcher normalized_tokens;                   // looked for behind it
   Steps steps;

@@ -126,7 +126,7 @@ void read_template(const Json& part, const Model& model, const std::string& wher
   steps.after.insert(steps.after.end(), after.begin(), after.end());
 }
 
-void read_post_processor(const Json& part, const Model& model, const std::string& where, Steps& steps, bool nested) {
+void read_processor(const Json& part, const Model& model, const std::string& where, Steps& steps, bool nested) {
   if (part.is_null() && !nested) return;
   const std::string type = type_of(part, where);
   if (type == "ByteLevel") {  // moves offsets, never ids
@@ -137,7 +137,7 @@ void read_post_processor(const Json& part, const Model& model, const std::string
     expect_keys(part, {"type", "processors"}, where);
     const Json& parts = array_at(part, "processors", where);
     for (size_t i = 0; i < parts.size(); ++i) {
-      read_post_processor(parts[i], model, fmt::format("{}[{}]", where, i), steps, true);
+      read_processor(parts[i], model, fmt::format("{}[{}]", where, i), steps, true);
     }
   } else {
     fail(Exit::kInput, "{}: {} is not supported, expected ByteLevel, TemplateProcessing or one Sequence of these",
@@ -183,15 +183,15 @@ std::string read_string(const Json& object, const char* key, const std::string& 
   return value.get<std::string>();
 }
 
-Steps read_steps(const Json& file, const Model& model, const std::string& name) {
-  Steps steps;
+void read_steps(const Json& file, const std::string& name, Steps& steps) {
   steps.nfc = read_nfc(file, name);
   read_pre_tokenizer(file, name, steps);
-  if (const auto part = file.find("post_processor"); part != file.end()) {
-    read_post_processor(*part, model, name + ": post_processor", steps, false);
-  }
   read_decoder(file, name);
-  return steps;
+}
+
+void read_post_processor(const Json& file, const Model& model, const std::string& name, Steps& steps) {
+  const auto part = file.find("post_processor");
+  if (part != file.end()) read_processor(*part, model, name + ": post_processor", steps, false);
 }
 
 }  // namespace mantissa::tokenizer

@@ -11,7 +11,9 @@ namespace mantissa::tokenizer {
 // Known: normalizer null or NFC; pre_tokenizer ByteLevel with its own pattern, or a Sequence of a Split by a known
 // pattern and a ByteLevel without one; post_processor null, ByteLevel, TemplateProcessing or a Sequence of these;
 // decoder ByteLevel. Everything else is Exit::kInput by name. Ids of the post-processor must be tokens of `model`.
-Steps read_steps(const Json& file, const Model& model, const std::string& name);
+void read_steps(const Json& file, const std::string& name, Steps& steps);
+// The post-processor; its ids must be tokens of `model`.
+void read_post_processor(const Json& file, const Model& model, const std::string& name, Steps& steps);
 
 // Fails unless `object` is one and all its keys are among `keys`; `where` begins the message.
 void expect_keys(const Json& object, std::initializer_list<std::string_view> keys, const std::string& where);

@@ -135,7 +135,7 @@ std::string_view Tokenizer::bytes_of(int32_t id) const {
 std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) const {
   std::string text;
   for (const int32_t id : ids) {
-    if (!known(id) || (skip_special && special(id))) continue;
+    if (!known(id) || (skip_special && impl_->model.left_out.contains(id))) continue;
     text += bytes_of(id);
   }
   return tokenizer::replace_ill_formed(std::move(text));

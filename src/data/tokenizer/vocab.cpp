@@ -82,7 +82,7 @@ bool Vocab::add(std::string_view spelling, int32_t id) {
 
 void Vocab::set_bytes(int32_t id, std::string_view bytes) {
   const size_t place_of_id = static_cast<size_t>(id);
-  if (known(id) && this->bytes(id) == bytes) return;
+  if (known(id) && !is_raw_[place_of_id]) return;
   if (spans_.size() <= place_of_id) {
     spans_.resize(place_of_id + 1);
     is_raw_.resize(place_of_id + 1);
