@@ -152,6 +152,18 @@ std::string counted(const Json& info, const char* path, const char* noun) {
   return value.is_null() ? "" : fmt::format("{} {}", plain(value), noun);
 }
 
+// Share of the training time in which a step had no batch yet; "" where it was not recorded.
+std::string data_wait(const Metrics& metrics) {
+  double waited = 0;
+  for (const StepLine& step : metrics.steps) {
+    if (!step.data_wait_s) return "";
+    waited += *step.data_wait_s;
+  }
+  return metrics.steps.empty() || metrics.steps.back().seconds <= 0
+             ? ""
+             : fmt::format("{:.2f} % of the time", 100 * waited / metrics.steps.back().seconds);
+}
+
 }  // namespace
 
 Section memory_section(const ReportData& data) {
@@ -255,6 +267,7 @@ Section setup_section(const ReportData& data) {
                " · ")},
        {"precision", one ? plain(at_path(info, "precision.summary")) : ""},
        {"wall time", one && data.runs.front().row.seconds ? seconds_text(*data.runs.front().row.seconds) : ""},
+       {"waited for data", one ? data_wait(data.runs.front().metrics) : ""},
        {"Δ loss against", data.compare ? data.compare->baseline : ""}});
   body += "</div>\n</div>\n";
   if (one) body += layer_recipes(info);

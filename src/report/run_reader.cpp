@@ -44,9 +44,9 @@ void read_line(const Json& json, const std::string& where, Metrics& metrics) {
   const JsonFields fields(json, where);
   const int64_t step = fields.integer("step");
   if (step < 0) fail(Exit::kInput, "{}: step: {} found, expected 0 or more", where, step);
-  fields.collect_unknown(
-      {"step", "tokens", "seconds", "loss", "grad_norm", "lr", "tokens_per_s", "mfu", "eval_loss", "quantization"},
-      metrics.unknown);
+  fields.collect_unknown({"step", "tokens", "seconds", "loss", "grad_norm", "lr", "tokens_per_s", "mfu", "data_wait_s",
+                          "eval_loss", "quantization"},
+                         metrics.unknown);
   if (fields.has("quantization")) read_quantization(fields.list("quantization"), step, where, metrics);
   if (fields.has("eval_loss")) {
     metrics.rewound += rewind_to(metrics.evals, step);
@@ -61,7 +61,8 @@ void read_line(const Json& json, const std::string& where, Metrics& metrics) {
                              .grad_norm = fields.number("grad_norm"),
                              .lr = fields.number("lr"),
                              .tokens_per_s = fields.number("tokens_per_s"),
-                             .mfu = fields.number("mfu")});
+                             .mfu = fields.number("mfu"),
+                             .data_wait_s = fields.number("data_wait_s")});
   }
 }
 

@@ -22,6 +22,7 @@ struct StepLine {
   double seconds = 0;  // since the first step began
   Number loss;         // nats a token
   Number grad_norm, lr, tokens_per_s, mfu;
+  Number data_wait_s;  // of the step, until its batches were there
 };
 
 struct EvalLine {

@@ -6,16 +6,18 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "data/loader.h"
 
 namespace mantissa {
 namespace {
 
-// Ids, labels, positions and at most one segment a token, I32 each: the step's micro-batches and one to evaluate.
+// Ids, labels, positions and at most one segment a token, I32 each: of the steps that the loader holds and of a
+// micro-batch to evaluate.
 constexpr int64_t kBatchBytes = 16;
 
 MemoryLedger ledger_of(const TrainConfig& config, int64_t micro_rows) {
   MemoryLedger ledger = Engine(config.model, config.precision, engine_options(config, micro_rows)).plan();
-  ledger.add("batches", kBatchBytes * (config.batch.tokens + micro_rows * config.data.sequence_length));
+  ledger.add("batches", kBatchBytes * (Loader::kHeld * config.batch.tokens + micro_rows * config.data.sequence_length));
   return ledger;
 }
 

@@ -37,7 +37,8 @@ void RunLog::step(const StepReport& r) {
         {"grad_norm", finite_or_null(r.grad_norm)},
         {"lr", r.lr},
         {"tokens_per_s", r.tokens_per_s},
-        {"mfu", r.mfu}});
+        {"mfu", r.mfu},
+        {"data_wait_s", r.data_wait_s}});
 }
 
 void RunLog::evaluation(const EvalReport& r) {

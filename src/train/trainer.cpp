@@ -66,8 +66,6 @@ Trainer::Trainer(const TrainConfig& config, const Dataset& data, const MachineRa
   flops_ = flops_per_token(config_.model, config_.data.sequence_length, data.report().train.segment_length,
                            parse_recompute(config_.train.recompute));
   engine_ = std::make_unique<Engine>(config_.model, config_.precision, engine_options(config_, memory_.micro_rows));
-  batches_.resize(static_cast<size_t>(memory_.accumulation));
-  for (Batch& b : batches_) b.reserve(memory_.micro_rows, config_.data.sequence_length);
   eval_batch_.reserve(memory_.micro_rows, config_.data.sequence_length);
 }
 
@@ -178,9 +176,9 @@ double Trainer::evaluate(int64_t rows, const TrainHooks& hooks) {
   return sums.valid > 0 ? sums.loss / static_cast<double>(sums.valid) : NAN;
 }
 
-void Trainer::diagnose(int64_t step, double loss) {
+void Trainer::diagnose(int64_t step, double loss, const StepBatches& batches) {
   in_context(fmt::format("step {}: loss is {}; the update was not applied", step, loss), [&] {
-    for (const Batch& b : batches_) engine_->find_nonfinite(view(b));
+    for (const Batch& b : batches.micro) engine_->find_nonfinite(view(b));
   });
   fail(Exit::kNonFinite,
        "step {}: loss is {}; the update was not applied: every tensor of the forward is finite, the loss "
@@ -199,27 +197,19 @@ void Trainer::start(RunLog& log) {
     engine_->load(config_.model_init);
 }
 
-int64_t Trainer::load_batches(int64_t step) {
-  int64_t valid = 0, first = (step - 1) * config_.rows_per_step();
-  for (Batch& batch : batches_) {
-    data_.batch(Split::kTrain, first, memory_.micro_rows, batch);
-    first += memory_.micro_rows;
-    valid += batch.valid_tokens;
-  }
-  return valid;
-}
-
-StepReport Trainer::train_step(int64_t step, std::vector<TensorError>& errors, Tally& tally, const TrainHooks& hooks) {
+StepReport Trainer::train_step(int64_t step, Loader& loader, std::vector<TensorError>& errors, Tally& tally,
+                               const TrainHooks& hooks) {
   const auto begin = Clock::now();
-  const int64_t valid = load_batches(step);
+  const StepBatches& batches = loader.next();
+  const int64_t valid = batches.valid_tokens;
   const int64_t every = config_.log.quantization_every;
   const bool measured = every > 0 && (step == 1 || step == steps_ || step % every == 0);
   errors.clear();
   engine_->begin_step(static_cast<uint32_t>(step));
-  for (size_t i = 0; i < batches_.size(); ++i)
-    engine_->micro_step(view(batches_[i]), valid, config_.loss.z_loss, measured && i == 0 ? &errors : nullptr);
+  for (size_t i = 0; i < batches.micro.size(); ++i)
+    engine_->micro_step(view(batches.micro[i]), valid, config_.loss.z_loss, measured && i == 0 ? &errors : nullptr);
   const double loss = valid > 0 ? engine_->sums().loss / static_cast<double>(valid) : NAN;
-  if (valid > 0 && !std::isfinite(loss)) diagnose(step, loss);
+  if (valid > 0 && !std::isfinite(loss)) diagnose(step, loss, batches);
   if (!engine_->amax_trouble().empty() && tally.amax_steps++ == 0 && hooks.warning)
     hooks.warning(fmt::format("step {}: {}; the scale before it is kept", step, engine_->amax_trouble()));
 
@@ -243,7 +233,8 @@ StepReport Trainer::train_step(int64_t step, std::vector<TensorError>& errors, T
           .grad_norm = update.grad_norm,
           .lr = settings.lr,
           .tokens_per_s = tokens_per_s,
-          .mfu = tokens_per_s * flops_.mfu / (rates_.bf16_gflops * 1e9)};
+          .mfu = tokens_per_s * flops_.mfu / (rates_.bf16_gflops * 1e9),
+          .data_wait_s = loader.waited()};
 }
 
 void Trainer::warn_of(const Tally& tally, const TrainHooks& hooks) const {
@@ -284,9 +275,10 @@ RunResult Trainer::run(const std::string& folder, const TrainHooks& hooks) {
   RunResult result{.eval_loss = NAN, .memory_pct = memory_.percent(), .path = path(), .steps = steps_};
   Tally tally;
   std::vector<TensorError> errors;
+  Loader loader(data_, {.steps = steps_, .accumulation = memory_.accumulation, .micro_rows = memory_.micro_rows});
   const auto first_step = Clock::now();
   for (int64_t step = 1; step <= steps_; ++step) {
-    StepReport report = train_step(step, errors, tally, hooks);
+    StepReport report = train_step(step, loader, errors, tally, hooks);
     report.seconds = since(first_step);
     log.step(report);
     log.quantization(step, errors);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "data/loader.h"
 #include "model/flops.h"
 #include "train/config.h"
 #include "train/memory_plan.h"
@@ -23,6 +24,7 @@ struct StepReport {
   int64_t step = 0, steps = 0, tokens = 0;  // tokens so far
   double seconds = 0;                       // since the first step began
   double loss = 0, grad_norm = 0, lr = 0, tokens_per_s = 0, mfu = 0;
+  double data_wait_s = 0;  // of this step's seconds: until its batches were there
 };
 
 struct EvalReport {
@@ -72,11 +74,11 @@ class Trainer {
   };
 
   void start(RunLog& log);
-  int64_t load_batches(int64_t step);  // returns the tokens that have a label
   // `errors` comes back with the quantization errors of a step that measures them.
-  StepReport train_step(int64_t step, std::vector<TensorError>& errors, Tally& tally, const TrainHooks& hooks);
+  StepReport train_step(int64_t step, Loader& loader, std::vector<TensorError>& errors, Tally& tally,
+                        const TrainHooks& hooks);
   double evaluate(int64_t rows, const TrainHooks& hooks);
-  [[noreturn]] void diagnose(int64_t step, double loss);
+  [[noreturn]] void diagnose(int64_t step, double loss, const StepBatches& batches);
   void summarize(const Tally& tally, double loop_seconds, RunResult& result) const;
   void warn_of(const Tally& tally, const TrainHooks& hooks) const;
 
@@ -87,7 +89,6 @@ class Trainer {
   MemoryPlan memory_;
   FlopsPerToken flops_;
   std::unique_ptr<Engine> engine_;
-  std::vector<Batch> batches_;  // micro-batches of a step
   Batch eval_batch_;
 };
 
