@@ -1,4 +1,4 @@
-// Hugging Face model folders: config.json and safetensors, strict both ways.
+// Reading Hugging Face model folders: config.json and safetensors, strict both ways (docs/checkpoints.md).
 #pragma once
 
 #include <functional>
@@ -10,12 +10,22 @@
 
 namespace mantissa {
 
-// Dimensions from FOLDER/config.json. Exit::kInput names a key that is missing or not supported.
-ModelConfig read_hf_config(const std::string& folder);
+// Dimensions from FOLDER/config.json; where weights lie beside it, their names and shapes are checked against it.
+// Exit::kInput names a key or a tensor that is missing, malformed or not supported. A model that config.json ties but
+// whose lm_head.weight differs from the embedding comes out untied, as in transformers 5: `notice` says so, on stderr
+// where it is null.
+ModelConfig read_hf_config(const std::string& folder, std::string* notice = nullptr);
 
-// Reads FOLDER/model.safetensors (F32, F16 or BF16) into the store. A missing, extra or mis-shaped tensor is refused by
-// name (Exit::kInput). A tied model's lm_head.weight is accepted where it equals the embedding.
-void load_hf_weights(const std::string& folder, const ModelConfig& model, ParamStore& params);
+// Reads FOLDER/model.safetensors or its shards (F32, F16 or BF16) into the store, tensor by tensor from the mapped
+// files. A missing, extra or mis-shaped tensor is refused by name (Exit::kInput), before anything is written. A tied
+// model may hold lm_head.weight where it equals the embedding. `round_to` kBF16 rounds the values to BF16 on the way.
+void load_hf_weights(const std::string& folder, const ModelConfig& model, ParamStore& params,
+                     DType round_to = DType::kF32);
+
+// The name of the first tensor of the folder that differs in a bit from the updated parameters of the store after
+// `round_to`; "" when all agree.
+std::string first_different_tensor(const std::string& folder, const ModelConfig& model, const ParamStore& params,
+                                   DType round_to = DType::kF32);
 
 // Calls visit(hf_name, shape, values) for every Hugging Face tensor of parameter `id`, cut from `values` in its own
 // layout.

@@ -48,10 +48,28 @@ std::string error_of(Exit code, Body&& body) {
   return "";
 }
 
-// `good` with one to four changes drawn from `seed`: a byte set, a piece cut out, doubled or moved, a hostile word put in.
+// `good` with one to four changes drawn from `seed`: a byte set, a piece cut out, doubled or moved, a hostile word put
+// in.
 inline std::string mutated(std::string good, uint32_t seed) {
-  static const char* kWords[] = {"{", "}", "[", "]", "\"", ":", ",", "-1", "0", "18446744073709551615", "1e999", "null",
-                                 "\\u0000", "../", "[[[[[[[[", "\"a\":", "9223372036854775807", "4294967296", "true"};
+  static const char* kWords[] = {"{",
+                                 "}",
+                                 "[",
+                                 "]",
+                                 "\"",
+                                 ":",
+                                 ",",
+                                 "-1",
+                                 "0",
+                                 "18446744073709551615",
+                                 "1e999",
+                                 "null",
+                                 "\\u0000",
+                                 "../",
+                                 "[[[[[[[[",
+                                 "\"a\":",
+                                 "9223372036854775807",
+                                 "4294967296",
+                                 "true"};
   uint64_t state = seed * 2654435761u + 12345;
   const auto draw = [&state](size_t n) {
     state = state * 6364136223846793005u + 1442695040888963407u;
@@ -64,10 +82,18 @@ inline std::string mutated(std::string good, uint32_t seed) {
       case 0:
         if (at < good.size()) good[at] = static_cast<char>(draw(256));
         break;
-      case 1: good.erase(std::min(at, good.size()), length); break;
-      case 2: good.insert(at, good.substr(draw(good.size() + 1), length)); break;
-      case 3: good.insert(at, kWords[draw(std::size(kWords))]); break;
-      default: good.replace(at, length, kWords[draw(std::size(kWords))]); break;
+      case 1:
+        good.erase(std::min(at, good.size()), length);
+        break;
+      case 2:
+        good.insert(at, good.substr(draw(good.size() + 1), length));
+        break;
+      case 3:
+        good.insert(at, kWords[draw(std::size(kWords))]);
+        break;
+      default:
+        good.replace(at, length, kWords[draw(std::size(kWords))]);
+        break;
     }
   }
   return good;

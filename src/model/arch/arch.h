@@ -1,4 +1,5 @@
-// Architectures: each file names its traits, its parameters with their Hugging Face names, and reads its config.json.
+// Architectures: each file names its traits, its parameters with their Hugging Face names, and reads and writes its
+// config.json.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -32,6 +33,9 @@ struct ArchEntry {
   // Throws Exit::kInput naming a key that is missing or has a value that is not supported.
   ModelConfig (*from_hf)(const nlohmann::json& config);
   std::vector<ParamSpec> (*params)(const ModelConfig& config);
+  // The keys of config.json that from_hf reads and those whose defaults in transformers depend on the version; rotary
+  // frequencies in the old and the new form.
+  nlohmann::ordered_json (*to_hf)(const ModelConfig& config);
 };
 
 const std::vector<ArchEntry>& arch_table();

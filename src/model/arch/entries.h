@@ -10,8 +10,14 @@ ArchEntry llama_entry();
 ArchEntry qwen2_entry();
 ArchEntry qwen3_entry();
 
+// What transformers takes for a key that config.json leaves out; 0: num_key_value_heads as many as heads, head_dim
+// hidden_size / heads.
+struct RotaryDefaults {
+  int64_t num_key_value_heads = 0, head_dim = 0, max_position_embeddings = 2048;
+};
 // Keys that Llama, Qwen2 and Qwen3 share; accepts rope_theta + rope_scaling and rope_parameters.
-ModelConfig rotary_config_from_hf(const nlohmann::json& config, const char* arch);
+ModelConfig rotary_config_from_hf(const nlohmann::json& config, const char* arch, const RotaryDefaults& defaults);
+nlohmann::ordered_json rotary_config_to_hf(const ModelConfig& config);
 // model.embed_tokens, model.layers.{i}..., model.norm, lm_head.
 std::vector<ParamSpec> rotary_params(const ModelConfig& config, const ArchTraits& traits);
 

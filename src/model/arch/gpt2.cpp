@@ -34,6 +34,26 @@ ModelConfig from_hf(const nlohmann::json& config) {
   return m;
 }
 
+nlohmann::ordered_json to_hf(const ModelConfig& m) {
+  nlohmann::ordered_json inner = nullptr;  // 4 * n_embd
+  if (m.intermediate_size != 4 * m.hidden_size) inner = m.intermediate_size;
+  return {{"n_embd", m.hidden_size},
+          {"n_inner", std::move(inner)},
+          {"n_layer", m.num_hidden_layers},
+          {"n_head", m.num_attention_heads},
+          {"n_positions", m.max_position_embeddings},
+          {"activation_function", "gelu_new"},
+          {"layer_norm_epsilon", m.norm_eps},
+          {"scale_attn_weights", true},
+          {"scale_attn_by_inverse_layer_idx", false},
+          {"reorder_and_upcast_attn", false},
+          {"add_cross_attention", false},
+          // Training here has no dropout.
+          {"resid_pdrop", 0.0},
+          {"embd_pdrop", 0.0},
+          {"attn_pdrop", 0.0}};
+}
+
 std::vector<ParamSpec> params(const ModelConfig& c) {
   const int64_t h = c.hidden_size, f = c.intermediate_size, v = c.vocab_size;
   const double std = c.initializer_range;
@@ -76,6 +96,6 @@ std::vector<ParamSpec> params(const ModelConfig& c) {
 
 }  // namespace
 
-ArchEntry gpt2_entry() { return {"gpt2", "GPT2LMHeadModel", kTraits, from_hf, params}; }
+ArchEntry gpt2_entry() { return {"gpt2", "GPT2LMHeadModel", kTraits, from_hf, params, to_hf}; }
 
 }  // namespace mantissa

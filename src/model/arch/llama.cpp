@@ -10,13 +10,20 @@ constexpr ArchTraits kTraits = ArchTraits{.free_head_dim = true};
 
 ModelConfig from_hf(const nlohmann::json& config) {
   hf_require(config, "attention_bias", false);
-  return rotary_config_from_hf(config, "llama");
+  return rotary_config_from_hf(config, "llama", {});
+}
+
+nlohmann::ordered_json to_hf(const ModelConfig& config) {
+  nlohmann::ordered_json json = rotary_config_to_hf(config);
+  json["attention_bias"] = false;
+  json["mlp_bias"] = false;
+  return json;
 }
 
 std::vector<ParamSpec> params(const ModelConfig& config) { return rotary_params(config, kTraits); }
 
 }  // namespace
 
-ArchEntry llama_entry() { return {"llama", "LlamaForCausalLM", kTraits, from_hf, params}; }
+ArchEntry llama_entry() { return {"llama", "LlamaForCausalLM", kTraits, from_hf, params, to_hf}; }
 
 }  // namespace mantissa

@@ -7,13 +7,22 @@ namespace mantissa {
 namespace {
 
 constexpr ArchTraits kTraits = ArchTraits{.qkv_bias = true};
+constexpr RotaryDefaults kDefaults = {.num_key_value_heads = 32, .max_position_embeddings = 32768};
 
-ModelConfig from_hf(const nlohmann::json& config) { return rotary_config_from_hf(config, "qwen2"); }
+ModelConfig from_hf(const nlohmann::json& config) { return rotary_config_from_hf(config, "qwen2", kDefaults); }
+
+nlohmann::ordered_json to_hf(const ModelConfig& config) {
+  nlohmann::ordered_json json = rotary_config_to_hf(config);
+  json["use_sliding_window"] = false;
+  json["sliding_window"] = nullptr;
+  json["max_window_layers"] = config.num_hidden_layers;
+  return json;
+}
 
 std::vector<ParamSpec> params(const ModelConfig& config) { return rotary_params(config, kTraits); }
 
 }  // namespace
 
-ArchEntry qwen2_entry() { return {"qwen2", "Qwen2ForCausalLM", kTraits, from_hf, params}; }
+ArchEntry qwen2_entry() { return {"qwen2", "Qwen2ForCausalLM", kTraits, from_hf, params, to_hf}; }
 
 }  // namespace mantissa

@@ -7,16 +7,26 @@ namespace mantissa {
 namespace {
 
 constexpr ArchTraits kTraits = ArchTraits{.qk_norm = true, .free_head_dim = true};
+constexpr RotaryDefaults kDefaults = {.num_key_value_heads = 32, .head_dim = 128, .max_position_embeddings = 32768};
 
 ModelConfig from_hf(const nlohmann::json& config) {
   hf_require(config, "attention_bias", false);
-  return rotary_config_from_hf(config, "qwen3");
+  return rotary_config_from_hf(config, "qwen3", kDefaults);
+}
+
+nlohmann::ordered_json to_hf(const ModelConfig& config) {
+  nlohmann::ordered_json json = rotary_config_to_hf(config);
+  json["attention_bias"] = false;
+  json["use_sliding_window"] = false;
+  json["sliding_window"] = nullptr;
+  json["max_window_layers"] = config.num_hidden_layers;
+  return json;
 }
 
 std::vector<ParamSpec> params(const ModelConfig& config) { return rotary_params(config, kTraits); }
 
 }  // namespace
 
-ArchEntry qwen3_entry() { return {"qwen3", "Qwen3ForCausalLM", kTraits, from_hf, params}; }
+ArchEntry qwen3_entry() { return {"qwen3", "Qwen3ForCausalLM", kTraits, from_hf, params, to_hf}; }
 
 }  // namespace mantissa

@@ -12,9 +12,12 @@ using nlohmann::json;
 bool given(const json& config, const char* key) { return config.contains(key) && !config.at(key).is_null(); }
 
 void read_rope(const json& rope, ModelConfig& m) {
+  if (!rope.is_object()) fail(Exit::kInput, "rope parameters: found {}, expected an object", rope.dump());
   if (given(rope, "rope_theta")) m.rope_theta = hf_number_or(rope, "rope_theta", m.rope_theta);
+  hf_require(rope, "partial_rotary_factor", 1.0);
   const char* key = given(rope, "rope_type") ? "rope_type" : "type";
   if (!given(rope, key)) return;
+  if (!rope.at(key).is_string()) fail(Exit::kInput, "{}: found {}, expected a text", key, rope.at(key).dump());
   m.rope_scaling.type = rope.at(key).get<std::string>();
   if (m.rope_scaling.type == "default") return;
   if (m.rope_scaling.type != "llama3")
@@ -56,7 +59,7 @@ void hf_require(const json& config, const char* key, const json& only) {
     fail(Exit::kInput, "{}: {} is not supported; {} is", key, config.at(key).dump(), only.dump());
 }
 
-ModelConfig rotary_config_from_hf(const json& config, const char* arch) {
+ModelConfig rotary_config_from_hf(const json& config, const char* arch, const RotaryDefaults& defaults) {
   ModelConfig m;
   m.arch = arch;
   m.vocab_size = hf_integer(config, "vocab_size");
@@ -64,9 +67,11 @@ ModelConfig rotary_config_from_hf(const json& config, const char* arch) {
   m.intermediate_size = hf_integer(config, "intermediate_size");
   m.num_hidden_layers = hf_integer(config, "num_hidden_layers");
   m.num_attention_heads = hf_integer(config, "num_attention_heads");
-  m.num_key_value_heads = hf_integer_or(config, "num_key_value_heads", m.num_attention_heads);
-  m.head_dim = hf_integer_or(config, "head_dim", 0);
-  m.max_position_embeddings = hf_integer_or(config, "max_position_embeddings", 2048);
+  m.num_key_value_heads =
+      hf_integer_or(config, "num_key_value_heads",
+                    defaults.num_key_value_heads > 0 ? defaults.num_key_value_heads : m.num_attention_heads);
+  m.head_dim = hf_integer_or(config, "head_dim", defaults.head_dim);
+  m.max_position_embeddings = hf_integer_or(config, "max_position_embeddings", defaults.max_position_embeddings);
   m.tie_word_embeddings = hf_boolean_or(config, "tie_word_embeddings", false);
   m.norm_eps = hf_number_or(config, "rms_norm_eps", 1e-6);
   m.initializer_range = hf_number_or(config, "initializer_range", 0.02);
@@ -75,6 +80,7 @@ ModelConfig rotary_config_from_hf(const json& config, const char* arch) {
   hf_require(config, "mlp_bias", false);
   hf_require(config, "use_sliding_window", false);
   hf_require(config, "attention_dropout", 0.0);
+  hf_require(config, "partial_rotary_factor", 1.0);
   if (given(config, "rope_scaling")) read_rope(config.at("rope_scaling"), m);
   if (given(config, "rope_parameters")) read_rope(config.at("rope_parameters"), m);
   if (given(config, "layer_types"))
@@ -82,6 +88,31 @@ ModelConfig rotary_config_from_hf(const json& config, const char* arch) {
       if (type != "full_attention")
         fail(Exit::kInput, "layer_types: {} is not supported; full_attention is", type.dump());
   return m;
+}
+
+nlohmann::ordered_json rotary_config_to_hf(const ModelConfig& m) {
+  nlohmann::ordered_json scaling = nullptr, rope = {{"rope_type", m.rope_scaling.type}, {"rope_theta", m.rope_theta}};
+  if (m.rope_scaling.type == "llama3") {
+    scaling = {{"rope_type", m.rope_scaling.type},
+               {"factor", m.rope_scaling.factor},
+               {"low_freq_factor", m.rope_scaling.low_freq_factor},
+               {"high_freq_factor", m.rope_scaling.high_freq_factor},
+               {"original_max_position_embeddings", m.rope_scaling.original_max_position_embeddings}};
+    rope.update(scaling);
+  }
+  return {{"hidden_size", m.hidden_size},
+          {"intermediate_size", m.intermediate_size},
+          {"num_hidden_layers", m.num_hidden_layers},
+          {"num_attention_heads", m.num_attention_heads},
+          {"num_key_value_heads", m.num_key_value_heads},
+          {"head_dim", m.head_dim},
+          {"hidden_act", "silu"},
+          {"max_position_embeddings", m.max_position_embeddings},
+          {"rms_norm_eps", m.norm_eps},
+          {"rope_theta", m.rope_theta},
+          {"rope_scaling", std::move(scaling)},
+          {"rope_parameters", std::move(rope)},
+          {"attention_dropout", 0.0}};
 }
 
 std::vector<ParamSpec> rotary_params(const ModelConfig& c, const ArchTraits& traits) {

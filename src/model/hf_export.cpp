@@ -1,0 +1,191 @@
+#include "model/hf_export.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/safetensors.h"
+#include "base/text.h"
+#include "model/hf_export_config.h"
+#include "model/hf_folder.h"
+#include "model/hf_match.h"
+#include "model/hf_values.h"
+
+namespace mantissa {
+namespace {
+
+// A tensor of the folder and what it is cut from.
+struct Piece {
+  int param = 0;
+  const HfPart* part = nullptr;
+  uint64_t bytes = 0;
+};
+using Shard = std::map<std::string, Piece>;
+
+// In the order of the parameters, as transformers shards: a tensor that does not fit begins the next file, one that is
+// larger than a file has its own.
+std::vector<Shard> plan_shards(const ParamStore& params, DType dtype, uint64_t most) {
+  std::vector<Shard> shards;
+  Shard open;
+  uint64_t filled = 0;
+  for (int id = 0; id < params.size(); ++id) {
+    const ParamSpec& spec = params.spec(id);
+    const int64_t cols = spec.shape.rank() == 1 ? 1 : spec.shape[1];
+    for (const HfPart& part : spec.hf) {
+      const Piece piece{id, &part, static_cast<uint64_t>(bytes_of(dtype, part.rows * cols))};
+      if (piece.bytes > most) {
+        shards.push_back({{part.name, piece}});
+        continue;
+      }
+      if (filled + piece.bytes > most) {
+        shards.push_back(std::exchange(open, {}));
+        filled = 0;
+      }
+      open.emplace(part.name, piece);
+      filled += piece.bytes;
+    }
+  }
+  if (!open.empty()) shards.push_back(std::move(open));
+  return shards;
+}
+
+void write_shard(const std::string& path, const Shard& shard, const ParamStore& params, DType dtype) {
+  std::vector<safetensors::TensorInfo> tensors;
+  for (const auto& [name, piece] : shard)
+    tensors.push_back(
+        {name, dtype == DType::kF32 ? "F32" : "BF16", hf::part_shape(params.spec(piece.param), *piece.part)});
+  safetensors::Writer writer(path, std::move(tensors));
+  for (const safetensors::TensorInfo& tensor : writer.tensors()) {
+    const Piece& piece = shard.at(tensor.name);
+    hf::write_part(params, piece.param, *piece.part, dtype,
+                   [&writer](std::span<const std::byte> bytes) { writer.write(bytes); });
+  }
+  writer.commit();
+}
+
+void write_weights(const std::string& folder, const ParamStore& params, const HfExport& options) {
+  const std::vector<Shard> shards = plan_shards(params, options.dtype, options.shard_bytes);
+  if (shards.size() == 1) {
+    write_shard(join_path(folder, hf::kWeights), shards.front(), params, options.dtype);
+    return;
+  }
+  nlohmann::json index = {{"metadata", {{"total_size", 0}}}, {"weight_map", nlohmann::json::object()}};
+  uint64_t total = 0;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    const std::string name = hf::shard_name(i, shards.size());
+    write_shard(join_path(folder, name), shards[i], params, options.dtype);
+    for (const auto& [tensor, piece] : shards[i]) {
+      index["weight_map"][tensor] = name;
+      total += piece.bytes;
+    }
+  }
+  index["metadata"]["total_size"] = total;
+  write_atomic(join_path(folder, hf::kIndex), index.dump(2) + "\n");
+}
+
+void copy_file(const std::string& from, const std::string& to) {
+  const MappedFile file = MappedFile::open(from);
+  AtomicFile copy(to);
+  copy.write(file.bytes());
+  copy.commit();
+}
+
+void write_tokenizer(const std::string& folder, const HfExport& options) {
+  for (const auto& [name, content] : options.files) write_atomic(join_path(folder, name), content);
+  if (options.tokenizer_folder.empty()) return;
+  for (const std::string_view file : hf::tokenizer_files()) {
+    const std::string name(file), from = join_path(options.tokenizer_folder, name);
+    const bool given =
+        std::any_of(options.files.begin(), options.files.end(), [&](const auto& f) { return f.first == name; });
+    if (!given && exists(from)) copy_file(from, join_path(folder, name));
+  }
+}
+
+// A folder beside its place; goes away unless it is moved there.
+class TemporaryFolder {
+ public:
+  explicit TemporaryFolder(std::string place)
+      : place_(std::move(place)), path_(fmt::format("{}.tmp-{}", place_, ::getpid())) {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+    make_dirs(path_);
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+  void move_into_place() {
+    sync_directory(path_);
+    if (std::rename(path_.c_str(), place_.c_str()) != 0)
+      fail(Exit::kStorage, "{}: cannot put the written folder in place: {}", place_, std::strerror(errno));
+    path_.clear();
+    const std::string parent = std::filesystem::path(place_).parent_path().string();
+    sync_directory(parent.empty() ? "." : parent);
+  }
+
+ private:
+  std::string place_, path_;
+};
+
+std::string without_slash(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
+}  // namespace
+
+uint64_t export_bytes(const std::vector<ParamSpec>& specs, DType dtype) {
+  uint64_t bytes = 0;
+  for (const ParamSpec& spec : specs) bytes += static_cast<uint64_t>(bytes_of(dtype, spec.shape.count()));
+  return bytes;
+}
+
+void write_hf_folder(const std::string& folder, const ModelConfig& model, const ParamStore& params,
+                     const HfExport& options) {
+  check(options.dtype == DType::kF32 || options.dtype == DType::kBF16, "export as {}", name_of(options.dtype));
+  const std::string place = without_slash(folder);
+  if (exists(place)) fail(Exit::kUsage, "{}: is there already; give a folder that is not", place);
+  const hf::ExportConfigs configs = hf::export_configs(model, options);
+  TemporaryFolder temporary(place);
+  write_weights(temporary.path(), params, options);
+  write_tokenizer(temporary.path(), options);
+  write_atomic(join_path(temporary.path(), hf::kGenerationConfig), configs.generation);
+  write_atomic(join_path(temporary.path(), hf::kConfig), configs.config);
+  temporary.move_into_place();
+}
+
+void remove_hf_folder(const std::string& folder) {
+  if (!exists(folder)) return;
+  if (!is_directory(folder)) fail(Exit::kUsage, "{}: is a file, expected a model folder or nothing", folder);
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    const auto known = hf::tokenizer_files();
+    const bool shard = name.starts_with("model-") && name.ends_with(".safetensors");
+    const bool ours = name == hf::kConfig || name == hf::kGenerationConfig || name == hf::kWeights ||
+                      name == hf::kIndex || shard || std::find(known.begin(), known.end(), name) != known.end();
+    if (!ours || entry.is_directory())
+      fail(Exit::kUsage, "{}: holds {}, which no run wrote; move it away", folder, printable(name));
+    names.push_back(name);
+  }
+  std::error_code error;
+  for (const std::string& name : names)
+    if (!std::filesystem::remove(join_path(folder, name), error) && error)
+      fail(Exit::kStorage, "{}: cannot be removed: {}", join_path(folder, name), error.message());
+  if (!std::filesystem::remove(folder, error) && error)
+    fail(Exit::kStorage, "{}: cannot be removed: {}", folder, error.message());
+}
+
+}  // namespace mantissa
