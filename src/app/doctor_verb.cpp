@@ -10,6 +10,7 @@
 #include "app/verbs.h"
 #include "base/machine.h"
 #include "base/version.h"
+#include "data/readers/parquet_module.h"
 #include "ops/gemm.h"
 #include "ops/onednn.h"
 #include "recipes/recipe.h"
@@ -36,6 +37,9 @@ void print_libraries() {
              NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH, ZSTD_versionString());
   fmt::print("oneDNN     {}\n",
              onednn_module().gemm ? "loaded: a GEMM candidate behind the own kernels" : onednn_module().absence);
+  const ParquetLibrary& parquet = parquet_library();
+  fmt::print("Parquet    {}\n", parquet.module ? fmt::format("loaded: Apache Arrow {}", parquet.module->arrow)
+                                               : parquet.absence);
   const bool charts = !report::asset("dygraph.min.js").empty();
   fmt::print("report     {}\n", charts ? "tables and charts (dygraphs is embedded)"
                                        : "tables only: this build found no dygraphs (package libjs-dygraphs)");

@@ -15,7 +15,7 @@ namespace {
 // Of pages and buffers. Writers make pages of 1 MiB; a page of long texts has some tens.
 constexpr uint64_t kMemory = uint64_t{192} << 20;
 constexpr uint64_t kMaxFooter = uint64_t{64} << 20;
-constexpr uint64_t kHashStep = uint64_t{8} << 20;
+constexpr uint64_t kHashStep = uint64_t{1} << 20;  // bytes of the file hashed at once
 
 ParquetLibrary load() {
   ParquetLibrary library;
