@@ -38,8 +38,8 @@ void print_libraries() {
   fmt::print("oneDNN     {}\n",
              onednn_module().gemm ? "loaded: a GEMM candidate behind the own kernels" : onednn_module().absence);
   const ParquetLibrary& parquet = parquet_library();
-  fmt::print("Parquet    {}\n", parquet.module ? fmt::format("loaded: Apache Arrow {}", parquet.module->arrow)
-                                               : parquet.absence);
+  fmt::print("Parquet    {}\n",
+             parquet.module ? fmt::format("loaded: Apache Arrow {}", parquet.module->arrow) : parquet.absence);
   const bool charts = !report::asset("dygraph.min.js").empty();
   fmt::print("report     {}\n", charts ? "tables and charts (dygraphs is embedded)"
                                        : "tables only: this build found no dygraphs (package libjs-dygraphs)");
