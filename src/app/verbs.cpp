@@ -18,6 +18,7 @@ const std::vector<Verb>& verbs() {
       {"plan", "memory, FLOPs, steps and time of a config; trains nothing", plan_verb},
       {"inspect", "what a model folder, a safetensors file or a run folder holds", inspect_verb},
       {"report", "tables and one self-contained HTML page from run folders", report_verb},
+      {"sample", "text out of a model", sample_verb},
       {"probe", "logits, loss, gradients and AdamW steps of a model on given tokens", probe_verb},
       {"quantize", "bytes and scales of given tensors under a recipe", quantize_verb},
       {"doctor", "machine, libraries, GEMMs; which recipe is native or emulated here and why", doctor_verb},

@@ -12,6 +12,7 @@ int compare_verb(const std::vector<std::string>& args);
 int plan_verb(const std::vector<std::string>& args);
 int inspect_verb(const std::vector<std::string>& args);
 int report_verb(const std::vector<std::string>& args);
+int sample_verb(const std::vector<std::string>& args);
 int probe_verb(const std::vector<std::string>& args);
 int quantize_verb(const std::vector<std::string>& args);
 int doctor_verb(const std::vector<std::string>& args);

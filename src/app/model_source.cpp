@@ -1,0 +1,44 @@
+#include "app/model_source.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "model/hf_export.h"
+
+namespace mantissa {
+
+void ModelSource::add_flags(CLI::App& app) {
+  app.add_option("model", path, "a Hugging Face model folder, or the folder of a finished run")->required();
+  app.add_option("--dtype", dtype, "of weights and products; auto: fp32 where config.json says float32")
+      ->check(CLI::IsMember({"auto", "fp32", "bf16"}))
+      ->capture_default_str();
+  app.add_option("--tokenizer", tokenizer, "bytes, or a folder or file with a tokenizer.json; default: the model's");
+}
+
+std::string ModelSource::folder() const { return find_model_folder(path); }
+
+bool ModelSource::full_precision(const std::string& folder) const {
+  if (dtype != "auto") return dtype == "fp32";
+  const Json config = read_json(join_path(folder, "config.json"));
+  for (const char* key : {"dtype", "torch_dtype"})
+    if (config.is_object() && config.contains(key)) return config[key] == "float32";
+  return false;
+}
+
+Tokenizer ModelSource::open_tokenizer(const std::string& folder, const ModelConfig& model) const {
+  std::string spec = tokenizer;
+  if (spec.empty() && exists(join_path(folder, "tokenizer.json"))) spec = folder;
+  if (spec.empty()) {
+    if (model.vocab_size != 256) fail(Exit::kInput, "{}: has no tokenizer.json; --tokenizer names one", folder);
+    spec = Tokenizer::kBytes;
+  }
+  Tokenizer opened = Tokenizer::open(spec);
+  if (opened.vocab_size() > model.vocab_size)
+    fail(Exit::kUsage, "{}: has ids up to {}, the model's vocabulary {}", opened.name(), opened.vocab_size() - 1,
+         model.vocab_size);
+  return opened;
+}
+
+}  // namespace mantissa

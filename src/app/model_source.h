@@ -1,0 +1,26 @@
+// The model and tokenizer that sample and eval name on their command lines.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "data/tokenizer/tokenizer.h"
+#include "model/hf_checkpoint.h"
+
+namespace mantissa {
+
+struct ModelSource {
+  std::string path;            // MODEL: a Hugging Face folder or a finished run
+  std::string dtype = "auto";  // of weights and products: fp32, bf16; auto: fp32 where config.json says float32
+  std::string tokenizer;       // "": the folder's tokenizer.json; without one bytes where the vocabulary is 256
+
+  void add_flags(CLI::App& app);
+
+  // After parsing. Each throws Exit::kInput for what is not there or not readable.
+  std::string folder() const;
+  bool full_precision(const std::string& folder) const;  // computes in FP32
+  // Exit::kUsage when its ids do not fit the model's vocabulary.
+  Tokenizer open_tokenizer(const std::string& folder, const ModelConfig& model) const;
+};
+
+}  // namespace mantissa
