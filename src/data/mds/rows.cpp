@@ -151,6 +151,7 @@ class MdsDocuments : public DocumentSource {
       folders_.push_back(open_folder(path, options));
       files_.push_back(folders_.back().folder.index());
       samples_ += folders_.back().folder.samples();
+      vocab_size_ = std::max(vocab_size_, vocabulary(folders_.back(), options));
     }
   }
 
@@ -178,6 +179,7 @@ class MdsDocuments : public DocumentSource {
   double progress() const override {
     return samples_ > 0 ? static_cast<double>(read_) / static_cast<double>(samples_) : 1;
   }
+  int64_t vocab_size() const override { return vocab_size_; }
   const std::vector<SourceFile>& files() const override { return files_; }
 
  private:
@@ -211,7 +213,7 @@ class MdsDocuments : public DocumentSource {
   TokenOptions options_;
   std::vector<Opened> folders_;
   std::vector<SourceFile> files_;
-  int64_t samples_ = 0, read_ = 0;
+  int64_t samples_ = 0, read_ = 0, vocab_size_ = 0;
   size_t folder_ = 0, shard_ = 0, segment_ = 0;
   bool open_ = false, learned_ = false;
   Shard current_;

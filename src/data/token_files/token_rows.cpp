@@ -151,6 +151,7 @@ class TokenDocuments : public DocumentSource {
   }
 
   double progress() const override { return static_cast<double>(at_) / static_cast<double>(stream_.tokens()); }
+  int64_t vocab_size() const override { return stream_.vocab_size(); }
   const std::vector<SourceFile>& files() const override { return files_; }
 
  private:

@@ -34,7 +34,8 @@ class DocumentSource {
   virtual ~DocumentSource() = default;
   // Overwrites `document`; false at the end. Exit::kInput names file and place.
   virtual bool next(EncodedDocument& document) = 0;
-  virtual double progress() const = 0;  // 0 to 1
+  virtual double progress() const = 0;     // 0 to 1
+  virtual int64_t vocab_size() const = 0;  // ids are below it, checked
   virtual const std::vector<SourceFile>& files() const = 0;
 };
 
