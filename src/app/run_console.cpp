@@ -18,13 +18,20 @@ void print_machine(Console& console, const MachineRates& rates) {
 void print_data(Console& console, const Dataset& data, const TrainConfig& config) {
   const DataReport& d = data.report();
   const std::string name = d.name.empty() ? config.data.train : d.name + (d.version.empty() ? "" : " " + d.version);
-  console.line(fmt::format(
-      "data      {} · {} documents · {} tokens · {} rows of {} · {} validation rows · unigram entropy {:.3f} nats",
-      name, grouped(d.train.documents), grouped(d.train.tokens), grouped(d.train.rows), data.sequence_length(),
-      grouped(d.validation.rows), d.unigram_entropy));
-  if (d.empty_documents + d.short_documents + d.train.dropped_tokens > 0)
-    console.line(fmt::format("          left out: {} empty and {} short documents, {} tokens that fill no row",
-                             grouped(d.empty_documents), grouped(d.short_documents), grouped(d.train.dropped_tokens)));
+  const std::string documents = d.train.documents > 0 ? grouped(d.train.documents) + " documents · " : "";
+  console.line(
+      fmt::format("data      {} · {}{} tokens · {} rows of {} · {} validation rows · unigram entropy {:.3f} nats{}",
+                  name, documents, grouped(d.train.tokens), grouped(d.train.rows), data.sequence_length(),
+                  grouped(d.validation.rows), d.unigram_entropy, d.entropy_sampled ? " (sampled)" : ""));
+  if (!d.tokenizer.empty())
+    console.line(fmt::format("          tokenizer {} · EOS {}", d.tokenizer,
+                             data.eos() >= 0 ? fmt::format("{} ({})", data.eos(), d.eos_origin) : "none"));
+  if (d.train.padding > 0)
+    console.line(fmt::format("          {} of the tokens pad rows, {} positions have a label",
+                             percent_text(static_cast<double>(d.train.padding) / static_cast<double>(d.train.tokens)),
+                             grouped(d.train.labels)));
+  for (const std::string& part : left_out(d)) console.line("          left out: " + part);
+  for (const std::string& note : d.notes) console.line("          " + note);
 }
 
 void print_run(Console& console, Trainer& trainer, const TrainConfig& config) {

@@ -32,7 +32,9 @@ struct DataConfig {
   int64_t sequence_length = 512;                  // S, tokens a row
   std::string packing = "truncate";               // truncate, best_fit, none
 
-  std::string model_folder;  // whose config.json names the EOS; set by the owner, no key
+  // Of the model that the data is for; set by the owner, no keys.
+  std::string model_folder;      // whose config.json names the EOS
+  int64_t model_vocab_size = 0;  // ids of token files are below it; 0: as the files say
 
   bool fine_tuning() const { return !prompt_key.empty() || !messages_key.empty(); }
 

@@ -4,64 +4,71 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "data/packed_rows.h"
 #include "data/permutation.h"
 #include "data/row_plan.h"
+#include "data/split_rows.h"
+#include "data/unigram.h"
 
 namespace mantissa {
 namespace {
 
-constexpr int64_t kByteVocabulary = 256;
-constexpr int32_t kByteSeparator = 0;
-
-std::shared_ptr<const Corpus> corpus_of(const Documents& documents, bool append_eos) {
-  auto corpus = std::make_shared<Corpus>(kByteVocabulary);
-  EncodedDocument document;
-  for (size_t i = 0; i < documents.size(); ++i) {
-    document.ids.clear();
-    for (const char c : documents[i]) document.ids.push_back(static_cast<uint8_t>(c));
-    if (append_eos) document.ids.push_back(kByteSeparator);
-    corpus->append(document);
-  }
-  corpus->finish();
-  return corpus;
+// How many of `all` are held back for validation: at least one, and not all.
+int64_t held_back(double fraction, int64_t all) {
+  if (fraction <= 0 || all < 2) return 0;
+  return std::clamp<int64_t>(std::llround(fraction * static_cast<double>(all)), 1, all - 1);
 }
 
-std::unique_ptr<const RowSource> pack(std::shared_ptr<const Corpus> corpus, const DocumentOrder& order,
-                                      const DataConfig& config, uint64_t seed, SplitReport& report) {
-  RowPlan plan(*corpus, order, parse_packing(config.packing), config.sequence_length, seed);
-  report.documents = plan.documents();
-  report.rows = plan.rows();
-  report.tokens = plan.rows() * config.sequence_length;
-  report.dropped_tokens = plan.dropped_tokens();
-  auto rows = std::make_unique<PackedRows>(std::move(corpus), std::move(plan), kByteSeparator);
-  const RowStatistics& statistics = rows->statistics();
-  report.segments = statistics.segments;
-  report.most_segments = statistics.most_segments;
+void describe(const RowSource& rows, SplitReport& report) {
+  const RowStatistics& statistics = rows.statistics();
+  report.rows = rows.rows();
+  report.tokens = rows.rows() * rows.sequence_length();
   report.padding = statistics.padding;
   report.labels = statistics.labels;
+  report.segments = statistics.segments;
+  report.most_segments = statistics.most_segments;
+  report.sampled = statistics.sampled;
   if (report.tokens > 0) report.segment_length = statistics.squared_lengths / static_cast<double>(report.tokens);
-  return rows;
 }
 
-double entropy_of(const RowSource& rows) {
-  std::vector<int64_t> counts(static_cast<size_t>(rows.vocab_size()));
-  int64_t total = 0;
-  Batch batch;
-  batch.reserve(1, rows.sequence_length());
-  for (int64_t row = 0; row < rows.rows(); ++row) {
-    batch.clear();
-    rows.append_row(row, batch);
-    for (const int32_t id : batch.ids) ++counts[static_cast<size_t>(id)];
-    total += static_cast<int64_t>(batch.ids.size());
+// Makes the rows of a split from parts [first, first + count) of a drawn order: of documents, or of rows.
+class Packer {
+ public:
+  Packer(const DataConfig& config, uint64_t seed, int32_t padding) : config_(config), seed_(seed), padding_(padding) {}
+
+  std::shared_ptr<const RowSource> pack(const LoadedSource& from, OrderStream stream, int64_t first, int64_t count,
+                                        SplitReport& report) const {
+    if (from.corpus == nullptr) return take_rows(from, first, count, report);
+    const DocumentOrder order(from.corpus->documents(), seed_, stream, first, count);
+    RowPlan plan(*from.corpus, order, parse_packing(config_.packing), config_.sequence_length, seed_);
+    report.documents = plan.documents();
+    report.cut_documents = plan.cut_documents();
+    report.dropped_tokens = plan.dropped_tokens();
+    auto rows = std::make_shared<PackedRows>(from.corpus, std::move(plan), padding_);
+    describe(*rows, report);
+    return rows;
   }
-  double entropy = 0;
-  for (const int64_t count : counts) {
-    if (count == 0) continue;
-    const double share = static_cast<double>(count) / static_cast<double>(total);
-    entropy -= share * std::log(share);
+
+ private:
+  std::shared_ptr<const RowSource> take_rows(const LoadedSource& from, int64_t first, int64_t count,
+                                             SplitReport& report) const {
+    const bool all = count == from.rows->rows();
+    std::shared_ptr<const RowSource> rows = from.rows;
+    if (!all) rows = std::make_shared<SplitRows>(from.rows, seed_, first, count);
+    report.documents = all ? from.documents : 0;
+    report.dropped_tokens = from.dropped_tokens;
+    describe(*rows, report);
+    return rows;
   }
-  return entropy;
+
+  const DataConfig& config_;
+  uint64_t seed_;
+  int32_t padding_;
+};
+
+int64_t parts_of(const LoadedSource& source) {
+  return source.corpus != nullptr ? source.corpus->documents() : source.rows->rows();
 }
 
 void refuse_short(const std::string& path, const char* key, const SplitReport& report, int64_t sequence_length) {
@@ -72,45 +79,60 @@ void refuse_short(const std::string& path, const char* key, const SplitReport& r
 
 }  // namespace
 
-Dataset::Dataset(const DataConfig& config, uint64_t seed)
-    : seed_(seed), vocab_size_(kByteVocabulary), sequence_length_(config.sequence_length) {}
+std::vector<std::string> left_out(const DataReport& report) {
+  const EncodeCounts& counts = report.counts;
+  std::vector<std::string> lines;
+  const auto add = [&lines](int64_t count, const char* what) {
+    if (count > 0) lines.push_back(grouped(count) + what);
+  };
+  add(counts.empty, " empty documents");
+  add(counts.short_ones, " documents below data.min_document_bytes");
+  add(counts.without_response, " examples whose response would begin past data.sequence_length");
+  add(counts.truncated_tokens, " tokens of responses cut at data.sequence_length");
+  add(report.train.dropped_tokens, " training tokens that fill no row");
+  add(report.validation.dropped_tokens, " validation tokens that fill no row");
+  return lines;
+}
 
-Dataset Dataset::load(const DataConfig& config, uint64_t seed) {
+Dataset Dataset::load(const DataConfig& config, uint64_t seed, const LoadOptions& options) {
   if (config.train.empty())
     fail(Exit::kUsage, "data.train: no file given, expected one with the documents to train on");
   Dataset data(config, seed);
-  const Documents documents = read_documents(config.train, config);
-  const auto all = static_cast<int64_t>(documents.size());
-  const std::shared_ptr<const Corpus> corpus = corpus_of(documents, config.append_eos);
-
-  const bool own_file = !config.validation.empty();
-  int64_t kept = 0;
-  if (!own_file && config.validation_fraction > 0 && all > 1)
-    kept = std::clamp<int64_t>(std::llround(config.validation_fraction * static_cast<double>(all)), 1, all - 1);
   DataReport& report = data.report_;
-  data.train_ = pack(corpus, DocumentOrder(all, seed, OrderStream::kTrainDocuments, kept, all - kept), config, seed,
-                     report.train);
-  report.files = documents.files;
-  report.format = documents.format, report.name = documents.name, report.version = documents.version;
-  report.tokenizer = config.tokenizer;
-  report.empty_documents = documents.empty, report.short_documents = documents.short_ones;
-  refuse_short(config.train, "training", report.train, data.sequence_length_);
+  SourceLoader loader(config, options);
+  const LoadedSource loaded = loader.load(config.train, config.split);
+  const Packer packer(config, seed, loader.padding());
 
-  if (own_file) {
-    const Documents held_out = read_documents(config.validation, config);
-    const auto held = static_cast<int64_t>(held_out.size());
-    data.validation_ =
-        pack(corpus_of(held_out, config.append_eos),
-             DocumentOrder(held, seed, OrderStream::kValidationDocuments, 0, held), config, seed, report.validation);
-    report.files.insert(report.files.end(), held_out.files.begin(), held_out.files.end());
-    report.empty_documents += held_out.empty, report.short_documents += held_out.short_ones;
-    refuse_short(config.validation, "validation", report.validation, data.sequence_length_);
+  const bool own = !config.validation.empty() || !config.validation_split.empty();
+  const int64_t all = parts_of(loaded), kept = own ? 0 : held_back(config.validation_fraction, all);
+  data.vocab_size_ = loaded.vocab_size;
+  data.train_ = packer.pack(loaded, OrderStream::kTrainDocuments, kept, all - kept, report.train);
+  refuse_short(config.train, "training", report.train, data.sequence_length_);
+  if (own) {
+    const std::string& path = config.validation.empty() ? config.train : config.validation;
+    const LoadedSource held = loader.load(path, config.validation_split);
+    data.validation_ = packer.pack(held, OrderStream::kValidationDocuments, 0, parts_of(held), report.validation);
+    data.vocab_size_ = std::max(data.vocab_size_, held.vocab_size);
+    refuse_short(path, "validation", report.validation, data.sequence_length_);
   } else if (kept > 0) {
-    data.validation_ =
-        pack(corpus, DocumentOrder(all, seed, OrderStream::kTrainDocuments, 0, kept), config, seed, report.validation);
+    data.validation_ = packer.pack(loaded, OrderStream::kTrainDocuments, 0, kept, report.validation);
     refuse_short(config.train, "validation (data.validation_fraction)", report.validation, data.sequence_length_);
   }
-  report.unigram_entropy = entropy_of(*data.train_);
+
+  data.tokenizer_ = loader.tokenizer(), data.eos_ = loader.eos();
+  report.format = loader.format(), report.name = loader.package().name, report.version = loader.package().version;
+  if (data.tokenizer_ != nullptr)
+    report.tokenizer = data.tokenizer_->name(), report.tokenizer_sha256 = data.tokenizer_->sha256();
+  report.eos_origin = loader.eos_origin();
+  report.files = loader.files(), report.counts = loader.counts(), report.notes = loader.notes();
+  if (!options.spill_folder.empty()) return data;
+  if (const auto* packed = dynamic_cast<const PackedRows*>(data.train_.get())) {
+    report.unigram_entropy = unigram_entropy(*packed);
+  } else {
+    report.unigram_entropy = kept == 0 ? loaded.unigram_entropy : 0;
+    report.entropy_sampled = report.unigram_entropy == 0;
+    if (report.entropy_sampled) report.unigram_entropy = sampled_entropy(*data.train_);
+  }
   return data;
 }
 

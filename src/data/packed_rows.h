@@ -22,6 +22,7 @@ class PackedRows final : public RowSource {
   const RowStatistics& statistics() const override { return statistics_; }
 
   const RowPlan& plan() const { return plan_; }
+  const Corpus& corpus() const { return *corpus_; }
 
  private:
   void append_piece(const Piece& piece, Batch& batch) const;

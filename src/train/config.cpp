@@ -65,6 +65,7 @@ void TrainConfig::describe(config::Fields& fields) {
     f.integer("eval_every", train.eval_every, "steps between evaluations; 0: at the end alone", {.min = 0});
     f.integer("eval_rows", train.eval_rows, "validation rows of an evaluation; 0: all", {.min = 0});
     f.choice("recompute", train.recompute, {"none", "norm+act", "block"}, "activations that backward computes again");
+    f.boolean("save_weights", train.save_weights, "keep the final weights as a Hugging Face folder, RUN/model");
     f.unavailable("checkpoint_every", "checkpoints inside a run are not in this version; leave the key out");
     f.unavailable("sample_every", "samples during training are not in this version; leave the key out");
     f.unavailable("on_nonfinite", "skipping of bad batches is not in this version; a run stops at the first one");
@@ -80,6 +81,7 @@ void TrainConfig::describe(config::Fields& fields) {
     f.texts("weights", compare.weights, "dtypes of the weights that are compared: fp32, bf16, bf16-sr");
     f.integer("seeds", compare.seeds, "repeats of each row over seeds; the table then carries their spread",
               {.min = 1, .max = 100});
+    f.boolean("save_weights", compare.save_weights, "keep the final weights of every row");
   });
 }
 
@@ -93,6 +95,8 @@ void TrainConfig::resolve() {
       fail(Exit::kUsage, "model: init {} gives the sizes; leave the other keys of the section out", model_init);
   }
   model.resolve();
+  data.model_folder = model_init;
+  data.model_vocab_size = model.vocab_size;
   precision.validate();
   if (compare.weights.empty())
     fail(Exit::kUsage, "compare.weights: empty, expected at least one of fp32, bf16, bf16-sr");

@@ -9,6 +9,7 @@
 #include "base/machine.h"
 #include "base/version.h"
 #include "ops/gemm.h"
+#include "train/model_output.h"
 
 namespace mantissa {
 namespace {
@@ -142,12 +143,17 @@ Json Trainer::info() {
         {"files", std::move(files)},
         {"format", d.format},
         {"tokenizer", d.tokenizer},
+        {"tokenizer_sha256", d.tokenizer_sha256},
+        {"eos", data_.eos()},
+        {"eos_origin", d.eos_origin},
         {"documents", d.train.documents},
         {"tokens", d.train.tokens},
         {"rows", d.train.rows},
         {"validation_rows", d.validation.rows},
         {"sequence_length", config_.data.sequence_length},
         {"segment_length", d.train.segment_length},
+        {"padding", d.train.padding},
+        {"labels", d.train.labels},
         {"unigram_entropy_nats", d.unigram_entropy}}},
       {"batch",
        {{"tokens", config_.batch.tokens}, {"micro_batch", memory_.micro_rows}, {"accumulation", memory_.accumulation}}},
@@ -268,6 +274,7 @@ void Trainer::summarize(const Tally& tally, double loop_seconds, RunResult& resu
 
 RunResult Trainer::run(const std::string& folder, const TrainHooks& hooks) {
   const auto begin = Clock::now();
+  const ModelOutput output(config_, data_, folder);
   RunLog log(folder);
   start(log);
   const int64_t validation = data_.rows(Split::kValidation);
@@ -295,6 +302,7 @@ RunResult Trainer::run(const std::string& folder, const TrainHooks& hooks) {
   }
   warn_of(tally, hooks);
   summarize(tally, since(first_step), result);
+  result.model = output.write(engine_->params());
   result.seconds = since(begin);
   log.finish(result);
   return result;
