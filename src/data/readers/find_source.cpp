@@ -232,6 +232,8 @@ Source find_source(const std::string& path, const std::string& split, const Data
   } else if (!exists(path) && exists(path + ".idx") && (config.format == "auto" || config.format == "megatron")) {
     source.files = {path + ".bin"};
   } else {
+    // Of a DICT database any of its names will do.
+    if (!exists(path) && format_by_name(path) != "dictd") fail(Exit::kInput, "data: {}: no such file or folder", path);
     source.files = {path};
   }
 

@@ -150,6 +150,7 @@ void JsonColumns::turns() {
   }
   ++at_;
   for (; !take(']'); ++turn_count_) {
+    if (turn_count_ == kMaxTurns) fail(Exit::kInput, "{}: more than {} turns", record_->where, kMaxTurns);
     if (turn_count_ > 0) expect(',', "\",\" or \"]\"");
     turn(turn_count_);
   }

@@ -11,8 +11,9 @@
 
 namespace mantissa {
 
-inline constexpr size_t kMaxLineBytes = size_t{64} << 20;       // of JSON lines
+inline constexpr size_t kMaxLineBytes = size_t{64} << 20;
 inline constexpr size_t kMaxDocumentBytes = size_t{128} << 20;  // of text
+inline constexpr size_t kMaxTurns = size_t{1} << 16;            // of a conversation
 
 // The records of one file (dictd: of one database, mds: of one folder).
 class FileRecords {

@@ -10,7 +10,7 @@ namespace {
 class TextRecords final : public FileRecords {
  public:
   TextRecords(const std::string& path, const DataConfig& config)
-      : lines_(path, kMaxDocumentBytes, "; is this text?"),
+      : lines_(path, kMaxLineBytes, "; is this text?"),
         by_line_(config.document_separator == "line"),
         whole_(config.document_separator == "none"),
         bytes_(config.tokenizer == "bytes") {}
@@ -23,6 +23,10 @@ class TextRecords final : public FileRecords {
     int64_t first_line = lines_.number() + 1;
     std::string_view line;
     while (lines_.next(line)) {
+      if (line.empty() && document.empty() && !whole_) {
+        first_line = lines_.number() + 1;
+        continue;
+      }
       if (!bytes_) check_line(line);
       if (line.ends_with('\r')) line.remove_suffix(1);
       const bool parts = by_line_ || (!whole_ && trim(line).empty());

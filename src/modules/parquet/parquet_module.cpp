@@ -25,7 +25,7 @@ namespace {
 constexpr int64_t kBatch = 512;                        // levels read at once
 constexpr int64_t kStreamBuffer = int64_t{256} << 10;  // of the file, a column
 constexpr size_t kMaxRowBytes = size_t{128} << 20;     // text of one conversation
-constexpr size_t kMaxTurns = size_t{1} << 20;          // of one conversation
+constexpr size_t kMaxTurns = size_t{1} << 16;          // of one conversation
 constexpr int32_t kMaxListInFooter = 200'000;          // row groups, columns, schema nodes
 constexpr int32_t kMaxStringInFooter = 64'000'000;
 
