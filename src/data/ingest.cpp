@@ -196,7 +196,6 @@ EncodeCounts ingest(RecordReader& reader, const DocumentEncoder& encoder, const 
       pipeline.release();
     }
   }
-  reader.finish();
   return counts;
 }
 

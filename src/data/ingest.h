@@ -31,8 +31,8 @@ struct IngestOptions {
   ProgressHook progress;
 };
 
-// Appends what `reader` gives until its end, and finishes the reader; `corpus` stays open for more. The first error in
-// the order of the records is the one that is thrown. Exit::kInterrupted when a stop signal was caught.
+// Appends what `reader` gives until its end; `corpus` stays open for more. The first error in the order of the records
+// is the one that is thrown. Exit::kInterrupted when a stop signal was caught.
 EncodeCounts ingest(RecordReader& reader, const DocumentEncoder& encoder, const Tokenizer& tokenizer,
                     const IngestOptions& options, Corpus& corpus);
 

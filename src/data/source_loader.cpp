@@ -57,11 +57,7 @@ int32_t SourceLoader::padding() const {
 }
 
 LoadedSource SourceLoader::read_text(const Source& source, const std::string& path) {
-  if (config_.fine_tuning() && config_.packing == "truncate")
-    fail(
-        Exit::kUsage,
-        "data.packing: truncate cuts documents where a row ends, also inside a response; fine-tuning takes best_fit or "
-        "none");
+  if (config_.fine_tuning()) refuse_truncation();
   if (tokenizer_ == nullptr) tokenizer_ = std::make_shared<const Tokenizer>(Tokenizer::open(config_.tokenizer));
   if (encoder_ == nullptr) encoder_ = std::make_unique<DocumentEncoder>(config_, *tokenizer_);
   eos_ = encoder_->eos(), eos_origin_ = encoder_->eos_origin();
@@ -70,9 +66,18 @@ LoadedSource SourceLoader::read_text(const Source& source, const std::string& pa
   counts_ += ingest(*reader, *encoder_, *tokenizer_,
                     {.max_documents = config_.max_documents, .what = path, .progress = options_.progress}, *corpus);
   corpus->finish();
+  if (!options_.preview) reader->finish();
   files_.insert(files_.end(), reader->files().begin(), reader->files().end());
   if (package_.name.empty()) package_ = reader->package();
   return {.corpus = std::move(corpus), .vocab_size = tokenizer_->vocab_size()};
+}
+
+void SourceLoader::refuse_truncation() const {
+  if (config_.packing == "truncate")
+    fail(
+        Exit::kUsage,
+        "data.packing: truncate cuts documents where a row ends, also inside a response; fine-tuning takes best_fit or "
+        "none");
 }
 
 void SourceLoader::refuse_keys_of_text(const std::string& path) const {
@@ -155,6 +160,7 @@ LoadedSource SourceLoader::read_documents(const Source& source, const std::strin
       options_.progress({path, documents->progress(), corpus->documents(), 0});
     }
   }
+  if (corpus->masked()) refuse_truncation();
   corpus->finish();
   counts_.documents += corpus->documents(), counts_.tokens += corpus->tokens();
   files_.insert(files_.end(), documents->files().begin(), documents->files().end());

@@ -19,6 +19,7 @@ namespace mantissa {
 struct LoadOptions {
   std::string spill_folder;  // tokens go into unnamed files on its file system; "" keeps them in memory
   bool repack = false;       // of files of tokens: their documents, not their rows
+  bool preview = false;      // files are not read on to be hashed
   ProgressHook progress;
 };
 
@@ -55,6 +56,7 @@ class SourceLoader {
   LoadedSource read_text(const Source& source, const std::string& path);
   LoadedSource read_documents(const Source& source, const std::string& path);
   LoadedSource map_rows(const Source& source);
+  void refuse_truncation() const;
   void refuse_keys_of_text(const std::string& path) const;
   void open_tokenizer(const Source& source);
   void choose_eos();

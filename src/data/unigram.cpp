@@ -30,20 +30,22 @@ double UnigramCounts::entropy() const {
   return entropy;
 }
 
+void count_row(const PackedRows& rows, int64_t row, const Batch& batch, UnigramCounts& counts) {
+  if (rows.corpus().masked()) return counts.add_labels(batch.labels);
+  size_t filled = 0;
+  for (const Piece& piece : rows.plan().row(row)) filled += static_cast<size_t>(piece.length);
+  counts.add(std::span(batch.ids).first(filled));
+}
+
 double unigram_entropy(const PackedRows& rows) {
   UnigramCounts counts(rows.vocab_size());
-  const Corpus& corpus = rows.corpus();
-  std::vector<int32_t> ids;
+  Batch batch;
+  batch.reserve(1, rows.sequence_length());
   for (int64_t row = 0; row < rows.rows(); ++row) {
     if (row % 4096 == 0) throw_if_stopped("counting tokens");
-    for (const Piece& piece : rows.plan().row(row)) {
-      ids.resize(static_cast<size_t>(piece.length));
-      corpus.read(piece.begin, ids);
-      if (corpus.masked())
-        for (size_t i = 0; i < ids.size(); ++i)
-          if (!corpus.learned(piece.begin + static_cast<int64_t>(i))) ids[i] = kIgnoredLabel;
-      counts.add_labels(ids);
-    }
+    batch.clear();
+    rows.append_row(row, batch);
+    count_row(rows, row, batch, counts);
   }
   return counts.entropy();
 }

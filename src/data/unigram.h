@@ -22,7 +22,9 @@ class UnigramCounts {
   int64_t total_ = 0;
 };
 
-// Of all tokens in the rows but padding; of the learned ones where some are not.
+// Adds row `row`, which `batch` holds alone: its tokens but padding, or its labels where not all tokens are learned.
+void count_row(const PackedRows& rows, int64_t row, const Batch& batch, UnigramCounts& counts);
+
 double unigram_entropy(const PackedRows& rows);
 // Of the labels of at most `most_tokens` tokens of evenly spread rows.
 double sampled_entropy(const RowSource& rows, int64_t most_tokens = int64_t{1} << 22);
