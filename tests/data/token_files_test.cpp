@@ -283,7 +283,7 @@ TEST_F(TokenFilesTest, MutationsNeverCrash) {
   const std::string llmc_file = llmc(20240520, 1, 12, ids_of<uint16_t>(0, 12)), index = Megatron().index();
   std::mt19937 random(5);
   int refused = 0;
-  for (int round = 0; round < 10000; ++round) {
+  for (int round = 0; round < 6000; ++round) {
     const bool of_llmc = round % 2 == 0;
     std::string bytes = of_llmc ? llmc_file : index;
     const size_t reach = of_llmc ? 16 : bytes.size();
@@ -319,7 +319,7 @@ TEST_F(TokenFilesTest, MutationsNeverCrash) {
       ++refused;
     }
   }
-  EXPECT_GT(refused, 5000);
+  EXPECT_GT(refused, 3000);
 }
 
 TEST_F(TokenFilesTest, LargeFilesAreSampled) {
