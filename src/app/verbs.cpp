@@ -13,6 +13,7 @@ namespace mantissa {
 
 const std::vector<Verb>& verbs() {
   static const std::vector<Verb> table = {
+      {"prepare", "text or files of tokens to shards of packed rows; a preview of them", prepare_verb},
       {"train", "one training run of a config", train_verb},
       {"compare", "the same run under several precision settings: table and report", compare_verb},
       {"plan", "memory, FLOPs, steps and time of a config; trains nothing", plan_verb},

@@ -7,6 +7,7 @@
 namespace mantissa {
 
 // Each takes the arguments after its name and returns the exit code; errors leave as Error. Interrupted runs return 75.
+int prepare_verb(const std::vector<std::string>& args);
 int train_verb(const std::vector<std::string>& args);
 int compare_verb(const std::vector<std::string>& args);
 int plan_verb(const std::vector<std::string>& args);
