@@ -84,12 +84,15 @@ Reader Reader::open(const std::string& path, Links links) {
 
 Reader Reader::parse(std::span<const std::byte> image, const std::string& name) {
   const std::string_view text(reinterpret_cast<const char*>(image.data()), image.size());
-  if (const Foreign kind = recognise_foreign(text.substr(0, 64)); kind != Foreign::kNone)
+  uint64_t length = 0;
+  if (image.size() >= 8) std::memcpy(&length, image.data(), 8);
+  const bool fits = image.size() >= 8 && length <= kMaxHeaderBytes && length <= image.size() - 8;
+  // A header of 384 bytes begins as a pickle does, one of 35,615 as gzip.
+  const bool plausible = fits && length > 0 && text[8] == '{';
+  if (const Foreign kind = recognise_foreign(text.substr(0, 64)); kind != Foreign::kNone && !plausible)
     fail(Exit::kInput, "{}: expected safetensors, found {}{}", name, foreign_name(kind), way_out(kind));
   if (image.size() < 8) fail(Exit::kInput, "{}: has {} bytes, a safetensors file has at least 8", name, image.size());
-  uint64_t length = 0;
-  std::memcpy(&length, image.data(), 8);
-  if (length > kMaxHeaderBytes || length > image.size() - 8)
+  if (!fits)
     fail(Exit::kInput, "{}: not safetensors, or cut short: header of {} bytes, file of {} (limit {})", name, length,
          image.size(), kMaxHeaderBytes);
   const std::string_view json = text.substr(8, length);

@@ -17,6 +17,8 @@ struct HfExport {
   std::string tokenizer_folder;          // its tokenizer files are copied; "": none
   std::string source_folder;             // config.json there gives what training does not change (token ids); "": none
   int32_t bos = -1, eos = -1, pad = -1;  // where neither folder names them; -1: null
+  int32_t trained_eos = -1;              // takes the place of every folder's eos_token_id; -1: does not
+  std::vector<int32_t> turn_ends;        // end a generation too: join eos_token_id of generation_config.json
   // Name and content of further files, in place of those of tokenizer_folder (a byte tokenizer's tokenizer.json).
   std::vector<std::pair<std::string, std::string>> files;
 };

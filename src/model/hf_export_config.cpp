@@ -1,5 +1,6 @@
 #include "model/hf_export_config.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -15,7 +16,8 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr uint64_t kMaxConfigBytes = uint64_t{4} << 20;
-constexpr const char* kIds[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
+constexpr const char* kEos = "eos_token_id";
+constexpr const char* kIds[] = {"bos_token_id", kEos, "pad_token_id"};
 
 // An object of `folder`, empty where the file is not there.
 Json read_object(const std::string& folder, const char* name) {
@@ -55,7 +57,23 @@ OrderedJson token_id(const char* key, const std::vector<SourceOfIds>& sources, i
   return otherwise >= 0 ? OrderedJson(otherwise) : OrderedJson(nullptr);
 }
 
+void add_eos(OrderedJson& generation, int32_t id) {
+  OrderedJson& eos = generation[kEos];
+  if (eos.is_null()) eos = id;
+  if (eos == id) return;
+  if (!eos.is_array()) eos = OrderedJson::array({eos});
+  if (std::find(eos.begin(), eos.end(), OrderedJson(id)) == eos.end()) eos.push_back(id);
+}
+
 }  // namespace
+
+void check_token_ids(const std::string& folder, int64_t vocab_size) {
+  for (const char* name : {kConfig, kGenerationConfig}) {
+    const Json json = read_object(folder, name);
+    for (const char* key : kIds)
+      if (json.contains(key) && !json[key].is_null()) check_id(json[key], key, join_path(folder, name), vocab_size);
+  }
+}
 
 ExportConfigs export_configs(const ModelConfig& model, const HfExport& options) {
   const ArchEntry& arch = find_arch(model.arch);
@@ -79,6 +97,7 @@ ExportConfigs export_configs(const ModelConfig& model, const HfExport& options) 
   config["dtype"] = dtype;        // transformers 5
   const int32_t otherwise[] = {options.bos, options.eos, options.pad};
   for (int i = 0; i < 3; ++i) config[kIds[i]] = token_id(kIds[i], both, otherwise[i], model.vocab_size);
+  if (options.trained_eos >= 0) config[kEos] = options.trained_eos;
 
   OrderedJson generation = OrderedJson::object();
   if (!generations.empty()) generation = OrderedJson::parse(generations.front().json.dump());
@@ -88,6 +107,8 @@ ExportConfigs export_configs(const ModelConfig& model, const HfExport& options) 
     OrderedJson id = token_id(kIds[i], generation_first, otherwise[i], model.vocab_size);
     if (!id.is_null()) generation[kIds[i]] = std::move(id);
   }
+  if (options.trained_eos >= 0) generation[kEos] = options.trained_eos;
+  for (const int32_t end : options.turn_ends) add_eos(generation, end);
   return {config.dump(2) + "\n", generation.dump(2) + "\n"};
 }
 

@@ -60,6 +60,7 @@ Tensors Tensors::open(const std::string& folder) {
     if (file.bytes().size() > kMaxIndexBytes)
       fail(Exit::kInput, "{}: has {} bytes, expected at most {}", index_path, file.bytes().size(), kMaxIndexBytes);
     const Index index = parse_index(file.text(), index_path);
+    tensors.declared_ = index.total_size;
     std::map<std::string, size_t> shards;
     for (const auto& [name, shard] : index.weight_map) ++shards[shard];
     for (const auto& [shard, count] : shards) {

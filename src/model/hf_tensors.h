@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,10 +25,13 @@ class Tensors {
   const std::string& name() const { return name_; }
   const std::vector<safetensors::Reader>& files() const { return files_; }
   bool sharded() const { return sharded_; }
+  // metadata.total_size of the index, which nothing depends on.
+  std::optional<uint64_t> declared_bytes() const { return declared_; }
 
  private:
   std::string folder_, name_;
   bool sharded_ = false;
+  std::optional<uint64_t> declared_;
   std::vector<safetensors::Reader> files_;
   std::map<std::string, const safetensors::View*> views_;
 };

@@ -193,6 +193,15 @@ TEST(Safetensors, AcceptsWhatIsAllowed) {
   EXPECT_EQ(reader.tensors().size(), 3u);
 }
 
+// The eight bytes of a length may look like another format: pickle (80 01 to 80 05) or gzip (1f 8b).
+TEST(Safetensors, LengthsThatResembleOtherFormats) {
+  for (const size_t length : {0x180, 0x280, 0x380, 0x480, 0x580, 0x8b1f}) {
+    SCOPED_TRACE(length);
+    const std::string entry = R"({"t":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})";
+    EXPECT_EQ(parse(image(entry + std::string(length - entry.size(), ' '), 8)).tensors().size(), 1u);
+  }
+}
+
 // Every single-byte change of a small file is either refused as bad input or still a consistent file.
 TEST(Safetensors, SurvivesEveryByteChange) {
   const std::string good = image(
@@ -216,10 +225,10 @@ TEST(Safetensors, SurvivesEveryByteChange) {
 
 // Pieces of the file cut out, doubled, overwritten and filled with what parsers trip over.
 TEST(Safetensors, SurvivesMutations) {
-  const std::string good = image(
-      R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]},)"
-      R"("b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
-      8);
+  const std::string good =
+      image(R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]},)"
+            R"("b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
+            8);
   int refused = 0;
   for (uint32_t seed = 0; seed < 10'000; ++seed) {
     const std::string bad = testing::mutated(good, seed);
