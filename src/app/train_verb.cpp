@@ -74,6 +74,7 @@ int train_verb(const std::vector<std::string>& given) {
       "done      loss {:.4f} (mean of the last tenth) · eval {:.4f} · {} tok/s · mfu {} of the measured GEMM rate · {}",
       result.loss, result.eval_loss, grouped(static_cast<int64_t>(result.tokens_per_s)), percent_text(result.mfu),
       duration_text(result.seconds)));
+  if (!result.model.empty()) console.line(fmt::format("weights   {}", result.model));
   console.line(fmt::format("report    {}", join_path(folder, "report.html")));
   console.flush();
   return 0;

@@ -136,6 +136,7 @@ TrainConfig row_config(const TrainConfig& config, const CompareRowSpec& row, int
   c.precision.scope = row.scope == "none" ? kScopes[0] : row.scope;
   c.run.seed += repeat;
   c.run.name = row.name;
+  c.train.save_weights = config.compare.save_weights;
   c.run.dir = join_path(config.run.folder(), row.dir);
   if (repeat > 0) c.run.dir += fmt::format("-seed{}", c.run.seed);
   return c;

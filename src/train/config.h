@@ -38,6 +38,7 @@ struct TrainSection {
   int64_t eval_every = 0;  // steps; 0: at the end alone
   int64_t eval_rows = 0;   // rows of an evaluation; 0: all
   std::string recompute = "none";
+  bool save_weights = true;  // RUN/model at the end
 };
 
 struct LogConfig {
@@ -48,6 +49,7 @@ struct LogConfig {
 struct CompareConfig {
   std::vector<std::string> weights = {"fp32", "bf16"};
   int64_t seeds = 1;  // repeats of each row
+  bool save_weights = false;
 };
 
 struct TrainConfig {

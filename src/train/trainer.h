@@ -37,7 +37,8 @@ struct RunResult {
   double eval_loss = 0;  // after the last step; NaN without validation rows
   double tokens_per_s = 0, mfu = 0, nanogpt_legacy_v1 = 0, combined_formula_v2 = 0, component_summation_v2025 = 0;
   double memory_pct = 0, seconds = 0;
-  std::string path;  // native | emulated
+  std::string path;   // native | emulated
+  std::string model;  // where the weights were saved, in words; "": they were not
   int64_t steps = 0, tokens = 0;
 };
 
