@@ -16,6 +16,7 @@ int report_verb(const std::vector<std::string>& args);
 int sample_verb(const std::vector<std::string>& args);
 int probe_verb(const std::vector<std::string>& args);
 int quantize_verb(const std::vector<std::string>& args);
+int tokenizer_verb(const std::vector<std::string>& args);
 int doctor_verb(const std::vector<std::string>& args);
 
 struct Verb {

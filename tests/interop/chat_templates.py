@@ -97,7 +97,7 @@ def compare(binary, sources):
             flags += ["--no-thinking"] if "enable_thinking" in options else []
             run = subprocess.run([binary, "tokenizer", "chat", "--template", name, *flags, "-"], input=lines.encode(),
                                  capture_output=True, check=True)
-            answers = [json.loads(line) for line in run.stdout.decode().splitlines()]
+            answers = [json.loads(line) for line in run.stdout.decode().split("\n") if line]
             assert len(answers) == len(conversations), (name, len(answers))
             for messages, answer in zip(conversations, answers):
                 expected = rendered(tokenizer, template, messages, options)
