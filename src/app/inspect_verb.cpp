@@ -1,4 +1,4 @@
-// mantissa inspect PATH: what a model folder, a safetensors file or a run folder holds.
+// mantissa inspect PATH: what a model folder, a safetensors file, a tokenizer, MDS shards or a run folder holds.
 #include <nlohmann/json.hpp>
 
 #include "app/flags.h"
@@ -8,46 +8,78 @@
 #include "base/safetensors.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "data/mds/prepared.h"
+#include "data/mds/reader.h"
+#include "data/tokenizer/tokenizer.h"
+#include "model/arch/arch.h"
 #include "model/flops.h"
 #include "model/hf_checkpoint.h"
+#include "model/hf_folder.h"
+#include "model/hf_tensors.h"
 #include "report/run_reader.h"
 #include "report/table.h"
 
 namespace mantissa {
 namespace {
 
-void inspect_tensors(const std::string& path) {
-  const auto file = safetensors::Reader::open(path);
+void inspect_tensors(const safetensors::Reader& file) {
   int64_t elements = 0, bytes = 0;
   for (const auto& [name, view] : file.tensors()) {
-    fmt::print("  {:<60} {:<8} {}\n", name, view.dtype, shape_text(view.shape));
+    fmt::print("  {:<60} {:<8} {}\n", printable(name), view.dtype, shape_text(view.shape));
     elements += view.elements();
     bytes += static_cast<int64_t>(view.bytes.size());
   }
-  for (const auto& [key, value] : file.metadata()) fmt::print("  metadata {}: {}\n", key, value);
-  fmt::print("{}: {} tensors · {} elements · {} · structure checked\n", path, file.tensors().size(), grouped(elements),
-             bytes_text(static_cast<double>(bytes)));
+  for (const auto& [key, value] : file.metadata()) fmt::print("  metadata {}: {}\n", printable(key), printable(value));
+  fmt::print("{}: {} tensors · {} elements · {} · structure checked\n", file.name(), file.tensors().size(),
+             grouped(elements), bytes_text(static_cast<double>(bytes)));
+}
+
+void inspect_tokenizer(const std::string& path) {
+  const Tokenizer tokenizer = Tokenizer::open(path);
+  const auto name = [&tokenizer](int32_t id) {
+    return id < 0 ? std::string("none") : fmt::format("{} {}", id, printable(tokenizer.bytes_of(id)));
+  };
+  int64_t known = 0, special = 0;
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id)
+    known += tokenizer.known(id), special += tokenizer.special(id);
+  fmt::print("tokenizer {} tokens, ids below {} · {} special · bos {} · eos {} · pad {}\n", grouped(known),
+             tokenizer.vocab_size(), special, name(tokenizer.bos()), name(tokenizer.eos()), name(tokenizer.pad()));
+}
+
+void inspect_shards(const std::string& path) {
+  const auto folder = mds::Folder::open(path);
+  fmt::print("  {:<24} {:<24} {}\n", "column", "encoding", "bytes a value");
+  for (const mds::Column& column : folder.columns())
+    fmt::print("  {:<24} {:<24} {}\n", printable(column.name), printable(column.encoding),
+               column.size == 0 ? "any" : std::to_string(column.size));
+  mds::Prepared prepared;
+  if (mds::read_prepared(path, prepared))
+    fmt::print("prepared  {} rows of {} tokens · {} documents · tokenizer {} · vocabulary {} · {}\n",
+               grouped(prepared.rows), prepared.sequence_length, grouped(prepared.documents), prepared.tokenizer,
+               prepared.vocab_size, prepared.packing);
+  fmt::print("{}: {} MDS shards · {} samples · {}\n", path, folder.shards().size(), grouped(folder.samples()),
+             bytes_text(static_cast<double>(folder.raw_bytes())));
 }
 
 void inspect_model(const std::string& folder) {
   const ModelConfig m = read_hf_config(folder);
-  fmt::print("{}: {} · {} layers · hidden {} · intermediate {} · {}/{} heads of {} · vocabulary {} · {} embeddings · {} parameters\n",
-             folder, m.arch, m.num_hidden_layers, m.hidden_size, m.intermediate_size, m.num_attention_heads,
-             m.num_key_value_heads, m.head_dim, m.vocab_size, m.tie_word_embeddings ? "tied" : "untied",
-             grouped(count_parameters(m)));
+  fmt::print(
+      "{}: {} · {} layers · hidden {} · intermediate {} · {}/{} heads of {} · vocabulary {} · {} embeddings · {} "
+      "parameters\n",
+      folder, m.arch, m.num_hidden_layers, m.hidden_size, m.intermediate_size, m.num_attention_heads,
+      m.num_key_value_heads, m.head_dim, m.vocab_size, m.tie_word_embeddings ? "tied" : "untied",
+      grouped(count_parameters(m)));
   if (find_arch(m.arch).traits.rope)
     fmt::print("rope      theta {} · {}{}\n", m.rope_theta, m.rope_scaling.type,
                m.rope_scaling.type == "default" ? "" : fmt::format(" factor {}", m.rope_scaling.factor));
-  const std::string weights = join_path(folder, "model.safetensors");
-  if (!exists(weights)) {
-    fmt::print("{}: not there\n", weights);
+  if (exists(join_path(folder, "tokenizer.json"))) inspect_tokenizer(folder);
+  if (!hf::has_weights(folder)) {
+    fmt::print("{}: no weights in it\n", folder);
     return;
   }
-  ParamStore params(find_arch(m.arch).params(m), {.weights = WeightMode::kF32, .training = false});
-  Arena arena;
-  arena.build([&](Arena& a) { params.allocate(a); });
-  load_hf_weights(folder, m, params);
-  inspect_tensors(weights);
+  // read_hf_config has matched names and shapes.
+  const auto tensors = hf::Tensors::open(folder);
+  for (const safetensors::Reader& file : tensors.files()) inspect_tensors(file);
   fmt::print("every tensor that the config names is there, with its shape, and no other\n");
 }
 
@@ -55,28 +87,40 @@ void inspect_run(const std::string& folder) {
   const report::Run run = report::read_run(folder);
   fmt::print("{}\n", run.info.dump(2));
   fmt::print("{}: {} steps · {} evaluations · {} quantization measurements · {}\n", folder, run.metrics.steps.size(),
-             run.metrics.evals.size(), run.metrics.quantization.size(), run.result.is_null() ? "not finished" : "finished");
+             run.metrics.evals.size(), run.metrics.quantization.size(),
+             run.result.is_null() ? "not finished" : "finished");
   if (!run.result.is_null()) fmt::print("{}\n", run.result.dump(2));
 }
 
 }  // namespace
 
 int inspect_verb(const std::vector<std::string>& args) {
-  CLI::App app("What a model folder, a safetensors file, a run or a comparison folder holds.", "inspect");
+  CLI::App app("What a model folder, a safetensors file, a tokenizer, MDS shards, a run or a comparison folder holds.",
+               "inspect");
   std::string path;
   app.add_option("path", path, "folder or file")->required();
   if (!parse_flags(app, args)) return 0;
   if (!exists(path)) fail(Exit::kInput, "{}: not there", path);
   if (!is_directory(path)) {
-    inspect_tensors(path);
+    if (path.ends_with(".json"))
+      inspect_tokenizer(path);
+    else
+      inspect_tensors(safetensors::Reader::open(path));
   } else if (exists(join_path(path, "compare.json"))) {
     fmt::print("{}", report::render_compare_table(report::read_compare(path), {}));
   } else if (exists(join_path(path, "run.json"))) {
     inspect_run(path);
   } else if (exists(join_path(path, "config.json"))) {
     inspect_model(path);
+  } else if (exists(join_path(path, "index.json"))) {
+    inspect_shards(path);
+  } else if (exists(join_path(path, "tokenizer.json"))) {
+    inspect_tokenizer(path);
   } else {
-    fail(Exit::kInput, "{}: no config.json (model), run.json (run) or compare.json (comparison) in it", path);
+    fail(Exit::kInput,
+         "{}: no config.json (model), tokenizer.json, index.json (MDS shards), run.json (run) or compare.json "
+         "(comparison) in it",
+         path);
   }
   return 0;
 }

@@ -18,6 +18,8 @@ const std::vector<Verb>& verbs() {
       {"compare", "the same run under several precision settings: table and report", compare_verb},
       {"plan", "memory, FLOPs, steps and time of a config; trains nothing", plan_verb},
       {"inspect", "what a model folder, a safetensors file or a run folder holds", inspect_verb},
+      {"verify", "every rule that a model folder, shards, a tokenizer or a run has to keep", verify_verb},
+      {"export", "a Hugging Face folder from a finished run or another folder, checked", export_verb},
       {"report", "tables and one self-contained HTML page from run folders", report_verb},
       {"sample", "text out of a model", sample_verb},
       {"probe", "logits, loss, gradients and AdamW steps of a model on given tokens", probe_verb},

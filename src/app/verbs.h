@@ -12,6 +12,8 @@ int train_verb(const std::vector<std::string>& args);
 int compare_verb(const std::vector<std::string>& args);
 int plan_verb(const std::vector<std::string>& args);
 int inspect_verb(const std::vector<std::string>& args);
+int verify_verb(const std::vector<std::string>& args);
+int export_verb(const std::vector<std::string>& args);
 int report_verb(const std::vector<std::string>& args);
 int sample_verb(const std::vector<std::string>& args);
 int probe_verb(const std::vector<std::string>& args);
