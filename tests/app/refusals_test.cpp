@@ -100,9 +100,24 @@ TEST_F(Refusals, KeysOfLaterVersions) {
   for (const char* key :
        {"train.checkpoint_every", "train.sample_every", "train.on_nonfinite", "log.tensorboard", "log.wandb"})
     refused({std::string("--") + key + "=1"}, Exit::kUsage, {key, "not in this version"});
-  refused({"--data.packing=best_fit"}, Exit::kUsage, {"data.packing", "best_fit", "not available in this version"});
-  refused({"--data.tokenizer=tokenizer.json"}, Exit::kUsage, {"data.tokenizer", "not available in this version"});
-  refused({"--data.format=parquet"}, Exit::kUsage, {"data.format", "not available in this version"});
+}
+
+TEST_F(Refusals, DataThatDoesNotGoTogether) {
+  refused({"--data.packing=best"}, Exit::kUsage, {"data.packing", "best_fit"});
+  refused({"--data.tokenizer=" + (folder / "none")}, Exit::kInput, {"none"});
+  refused({"--data.split=train"}, Exit::kUsage, {"text.txt", "data.split"});
+  refused({"--data.messages_key=messages", "--data.packing=none"}, Exit::kUsage,
+          {"data.messages_key", "data.chat_template"});
+  refused({"--data.prompt_key=q", "--data.response_key=a"}, Exit::kUsage, {"data.packing", "truncate", "best_fit"});
+  refused({"--data.eos_token=x"}, Exit::kUsage, {"data.eos_token", "byte 0"});
+  // Ids above the model's vocabulary, in the first and in a later row.
+  for (const size_t at : {size_t{0}, size_t{999}}) {
+    std::string ids(2000, '\1');
+    for (size_t i = 1; i < ids.size(); i += 2) ids[i] = i == 2 * at + 1 ? '\2' : '\0';
+    write_atomic(folder / "ids.bin", ids);
+    refused({"--data.train=" + (folder / "ids.bin")}, Exit::kInput,
+            {"ids.bin", fmt::format("token {} is 513", at), "vocabulary of 256"});
+  }
 }
 
 TEST_F(Refusals, NativeWhereThereIsNone) {

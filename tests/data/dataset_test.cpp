@@ -4,11 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
 #include <random>
 #include <set>
 
 #include "base/file.h"
 #include "base/sha256.h"
+#include "data/mds/writer.h"
 #include "data/permutation.h"
 #include "tests/base/support.h"
 
@@ -288,7 +292,187 @@ TEST_F(DatasetTest, RefusesWhatFillsNoRow) {
   error_of(Exit::kUsage, [] { Dataset::load({}, 1); });
   config.train = folder_ / "none.txt";
   EXPECT_EQ(error_of(Exit::kInput, [&] { Dataset::load(config, 1); }),
-            config.train + ": cannot open: No such file or directory");
+            "data: " + config.train + ": no such file or folder");
+}
+
+TEST_F(DatasetTest, BestFitAndNonePadRows) {
+  DataConfig config = config_of(random_documents(300, 60, 6), 48);
+  config.validation_fraction = 0;
+  for (const char* packing : {"best_fit", "none"}) {
+    config.packing = packing;
+    const Dataset data = Dataset::load(config, 1);
+    const SplitReport& report = data.report().train;
+    EXPECT_GT(report.padding, 0);
+    EXPECT_EQ(report.tokens - report.padding + report.dropped_tokens, data.report().counts.tokens);
+    Batch batch;
+    int64_t labels = 0;
+    for (int64_t k = 0; k < data.rows(Split::kTrain); ++k) {
+      data.batch(Split::kTrain, k, 1, batch);
+      labels += batch.valid_tokens;
+    }
+    EXPECT_EQ(labels, report.labels);
+  }
+}
+
+class FineTuningTest : public DatasetTest {
+ protected:
+  DataConfig pairs(const std::string& packing) {
+    std::string lines;
+    for (int i = 0; i < 40; ++i)
+      lines += fmt::format("{{\"question\": \"q{}\", \"answer\": \"A{}\"}}\n", std::string(i % 9, 'x'), i);
+    lines += "{\"question\": \"no answer\", \"answer\": \"\"}\n";
+    lines += "{\"question\": \"" + std::string(60, 'z') + "\", \"answer\": \"late\"}\n";
+    write_atomic(folder_ / "pairs.jsonl", lines);
+    DataConfig config;
+    config.train = folder_ / "pairs.jsonl";
+    config.prompt_key = "question", config.response_key = "answer";
+    config.sequence_length = 32;
+    config.packing = packing;
+    config.validation_fraction = 0;
+    return config;
+  }
+};
+
+TEST_F(FineTuningTest, OnlyResponsesAreLabels) {
+  for (const char* packing : {"best_fit", "none"}) {
+    const Dataset data = Dataset::load(pairs(packing), 1);
+    EXPECT_EQ(data.report().train.documents, 40);
+    EXPECT_EQ(data.report().counts.empty, 1);
+    EXPECT_EQ(data.report().counts.without_response, 1);
+    EXPECT_EQ(left_out(data.report()).size(), 2u);
+    Batch batch;
+    std::set<std::string> answers;
+    for (int64_t k = 0; k < data.rows(Split::kTrain); ++k) {
+      data.batch(Split::kTrain, k, 1, batch);
+      for (size_t s = 0; s + 1 < batch.segments.size(); ++s) {
+        std::string text, learned;
+        for (int32_t i = batch.segments[s]; i < batch.segments[s + 1]; ++i) {
+          text += static_cast<char>(batch.ids[static_cast<size_t>(i)]);
+          if (const int32_t label = batch.labels[static_cast<size_t>(i)]; label != kIgnoredLabel)
+            learned += static_cast<char>(label);
+        }
+        if (text[0] == '\0') continue;  // padding
+        ASSERT_EQ(text, text.substr(0, text.find('\n') + 1) + learned);
+        ASSERT_TRUE(learned.starts_with("A") && learned.ends_with('\0'));
+        answers.insert(learned);
+      }
+    }
+    EXPECT_EQ(answers.size(), 40u);
+  }
+}
+
+TEST_F(FineTuningTest, TruncationIsRefused) {
+  const std::string message = error_of(Exit::kUsage, [&] { Dataset::load(pairs("truncate"), 1); });
+  EXPECT_NE(message.find("data.packing: truncate"), std::string::npos) << message;
+  EXPECT_NE(message.find("best_fit"), std::string::npos) << message;
+}
+
+TEST_F(DatasetTest, SplitsByName) {
+  std::filesystem::create_directory(folder_ / "set");
+  write_atomic(folder_ / "set/train.txt", "aaaa\n\nbbbb\n\ncccc");
+  write_atomic(folder_ / "set/test.txt", "dddd\n\neeee");
+  DataConfig config;
+  config.train = folder_ / "set";
+  config.split = "train", config.validation_split = "test";
+  config.sequence_length = 5;
+  const Dataset data = Dataset::load(config, 1);
+  EXPECT_EQ(data.rows(Split::kTrain), 3);
+  EXPECT_EQ(data.rows(Split::kValidation), 2);
+  EXPECT_EQ(data.report().files.size(), 2u);
+  config.validation_split = "dev";
+  const std::string message = error_of(Exit::kInput, [&] { Dataset::load(config, 1); });
+  EXPECT_NE(message.find("dev"), std::string::npos) << message;
+}
+
+class TokenFileTest : public DatasetTest {
+ protected:
+  // Rows of 8 equal ids: row r holds r + 1.
+  DataConfig rows_of(uint16_t rows) {
+    std::string bytes;
+    for (uint16_t r = 0; r < rows; ++r)
+      for (int i = 0; i < 8; ++i) {
+        const auto id = static_cast<uint16_t>(r + 1);
+        bytes.append(reinterpret_cast<const char*>(&id), 2);
+      }
+    write_atomic(folder_ / "train.bin", bytes + std::string("\x07\x00", 2));
+    DataConfig config;
+    config.train = folder_ / "train.bin";
+    config.sequence_length = 8;
+    config.model_vocab_size = 4096;
+    return config;
+  }
+};
+
+TEST_F(TokenFileTest, RowsAreSplitBySeed) {
+  DataConfig config = rows_of(1000);
+  config.validation_fraction = 0.1;
+  std::set<int32_t> held, other;
+  for (const uint64_t seed : {1, 2}) {
+    const Dataset data = Dataset::load(config, seed);
+    ASSERT_EQ(data.rows(Split::kTrain), 900);
+    ASSERT_EQ(data.rows(Split::kValidation), 100);
+    EXPECT_EQ(data.vocab_size(), 4096);
+    EXPECT_EQ(data.tokenizer(), nullptr);
+    EXPECT_EQ(data.report().train.dropped_tokens, 1);
+    EXPECT_EQ(data.report().format, "nanogpt");
+    std::set<int32_t> all;
+    Batch batch;
+    for (const Split split : {Split::kTrain, Split::kValidation})
+      for (int64_t k = 0; k < data.rows(split); ++k) {
+        data.batch(split, k, 1, batch);
+        ASSERT_EQ(batch.ids, std::vector<int32_t>(8, batch.ids[0]));
+        ASSERT_TRUE(all.insert(batch.ids[0]).second) << "a row twice";
+        if (split == Split::kValidation) (seed == 1 ? held : other).insert(batch.ids[0]);
+      }
+    EXPECT_EQ(all.size(), 1000u);
+  }
+  EXPECT_NE(held, other);
+  // Labels of 900 training rows, evenly spread over as many ids.
+  config.validation_fraction = 0;
+  const Dataset data = Dataset::load(config, 1);
+  EXPECT_TRUE(data.report().entropy_sampled);
+  EXPECT_NEAR(data.report().unigram_entropy, std::log(1000), 1e-9);
+}
+
+TEST_F(TokenFileTest, KeysOfTextAreRefused) {
+  const auto refused = [&](const char* key, const std::function<void(DataConfig&)>& change) {
+    DataConfig config = rows_of(100);
+    change(config);
+    const std::string message = error_of(Exit::kUsage, [&] { Dataset::load(config, 1); });
+    EXPECT_NE(message.find(key), std::string::npos) << message;
+    EXPECT_NE(message.find("train.bin"), std::string::npos) << message;
+  };
+  refused("data.packing", [](DataConfig& c) { c.packing = "best_fit"; });
+  refused("data.max_documents", [](DataConfig& c) { c.max_documents = 3; });
+  refused("data.min_document_bytes", [](DataConfig& c) { c.min_document_bytes = 3; });
+  refused("data.messages_key", [](DataConfig& c) { c.messages_key = "messages"; });
+  refused("data.prompt_key", [](DataConfig& c) { c.prompt_key = "p", c.response_key = "r"; });
+  DataConfig config = rows_of(100);
+  config.eos_token = "<|endoftext|>";
+  const std::string message = error_of(Exit::kUsage, [&] { Dataset::load(config, 1); });
+  EXPECT_NE(message.find("data.eos_token"), std::string::npos) << message;
+}
+
+// Both splits of a folder at once would train on what is evaluated.
+TEST_F(DatasetTest, AFolderOfBothSplitsWantsAName) {
+  for (const char* split : {"train", "validation"}) {
+    std::filesystem::create_directories(folder_ / ("set/" + std::string(split)));
+    mds::Writer writer(folder_ / ("set/" + std::string(split)), {.sequence_length = 4, .vocab_size = 256});
+    writer.add(std::vector<int32_t>{1, 2, 3, 4}, std::vector<int32_t>{4}, {});
+    writer.finish({.tokenizer = "bytes", .packing = "truncate", .documents = 1});
+  }
+  DataConfig config;
+  config.train = folder_ / "set";
+  config.sequence_length = 4;
+  const std::string message = error_of(Exit::kUsage, [&] { Dataset::load(config, 1); });
+  EXPECT_NE(message.find("data.split"), std::string::npos) << message;
+  config.split = "train", config.validation_split = "validation";
+  EXPECT_EQ(Dataset::load(config, 1).rows(Split::kTrain), 1);
+  // Rows of another tokenizer than the one that is named.
+  if (const char* shared = std::getenv("MANTISSA_TEST_DATA")) {
+    config.tokenizer = std::string(shared) + "/tokenizers/gpt2";
+    EXPECT_NE(error_of(Exit::kUsage, [&] { Dataset::load(config, 1); }).find("data.tokenizer"), std::string::npos);
+  }
 }
 
 }  // namespace
