@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kFewKeys = 16;  // compared one by one
 
-constexpr uint64_t repeat(uint8_t byte) { return 0x0101010101010101 * byte; }
+constexpr uint64_t repeat(uint8_t byte) { return uint64_t{0x0101010101010101} * byte; }
 
 // The first byte of [p, end) that is a quote, a backslash or below 0x20. Eight at a time: a byte of `marks` has its
 // high bit when it is one; a carry may mark a byte above a marked one, never below.
