@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """MDS shards in both directions: MosaicML streaming reads what Mantissa writes, Mantissa reads what streaming writes.
 
-usage: mds_streaming.py MDS_ROWS     the program of mds_rows.cpp
+usage: mds_streaming.py MDS_ROWS MANTISSA     MDS_ROWS: the program of mds_rows.cpp
 """
+import json
 import random
 import subprocess
 import sys
@@ -18,12 +19,12 @@ except ImportError as error:
     print(f"skipped: {error} (mosaicml-streaming)")
     sys.exit(77)
 
-PROGRAM = sys.argv[1]
+PROGRAM, MANTISSA = sys.argv[1:3]
 IGNORED = -100
 
 
-def run(*arguments, text: str = "") -> str:
-    done = subprocess.run([PROGRAM, *map(str, arguments)], input=text, capture_output=True, text=True)
+def run(*arguments, text: str = "", program: str = PROGRAM) -> str:
+    done = subprocess.run([program, *map(str, arguments)], input=text, capture_output=True, text=True)
     assert done.returncode == 0, f"{arguments}: exit {done.returncode}: {done.stdout}{done.stderr}"
     return done.stdout
 
@@ -114,6 +115,33 @@ def streaming_to_ours(folder: Path, kind: str, compression, generator) -> None:
     print(f"ours reads streaming's: {kind}, compression {compression}, {len(rows)} rows")
 
 
+def prepared_text(folder: Path) -> None:
+    """Documents of text come back whole, in any order, from what `prepare` writes; padding has no labels."""
+    length = 400
+    texts = [f"document {i} " + "word " * (i * 37 % 60) for i in range(300)]
+    source = folder / "texts.jsonl"
+    source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    run("prepare", "--train", source, "--tokenizer", "bytes", "--packing", "best_fit", "--sequence_length", length,
+        "--validation_fraction", 0.1, "--out", folder / "prepared", program=MANTISSA)
+    run("verify", folder / "prepared", program=MANTISSA)
+    clean_stale_shared_memory()
+    found = []
+    for split in ("train", "validation"):
+        for sample in StreamingDataset(local=str(folder / "prepared" / split), batch_size=1, shuffle=False,
+                                       validate_hash="sha256"):
+            assert len(sample["tokens"]) == length
+            ends = np.cumsum(sample["document_lengths"])
+            for begin, end in zip(np.append(0, ends[:-1]), ends):
+                ids, labels = sample["tokens"][begin:end], sample["labels"][begin:end]
+                if np.all(labels == IGNORED):
+                    continue
+                assert np.array_equal(labels[:-1], ids[1:]) and labels[-1] == IGNORED
+                found.append(bytes(ids.astype(np.uint8)))
+    wanted = sorted(text.encode() + b"\0" for text in texts)
+    assert sorted(found) == wanted, f"{len(found)} documents, wrote {len(wanted)}"
+    print(f"streaming reads what prepare wrote: {len(found)} documents")
+
+
 def main() -> None:
     generator = np.random.default_rng(random.Random(7).getrandbits(32))
     with tempfile.TemporaryDirectory() as temporary:
@@ -124,6 +152,7 @@ def main() -> None:
         for kind, compression in (("int32", None), ("uint16", "zstd"), ("int64", "gz:3"), ("bytes", None),
                                   ("labels", "zstd:9")):
             streaming_to_ours(folder / f"theirs_{kind}", kind, compression, generator)
+        prepared_text(folder)
         encodings._encodings["uint32"] = RawUint32
         streaming_to_ours(folder / "theirs_three", "three_columns", None, generator)
 
