@@ -11,6 +11,10 @@ namespace {
 
 constexpr uint32_t kNone = UINT32_MAX;
 
+size_t pair_place(char left, char right) {
+  return static_cast<size_t>(static_cast<uint8_t>(left)) << 8 | static_cast<uint8_t>(right);
+}
+
 }  // namespace
 
 void BpeMerger::encode(std::string_view piece, std::vector<int32_t>& ids) {
@@ -26,7 +30,7 @@ void BpeMerger::encode_short(std::string_view piece, std::vector<int32_t>& ids) 
   std::array<Merge, kShort> pairs;  // of symbol i and the next
   size_t count = piece.size();
   for (size_t i = 0; i < count; ++i) symbols[i] = model_.byte_ids[static_cast<uint8_t>(piece[i])];
-  for (size_t i = 0; i + 1 < count; ++i) pairs[i] = model_.merges.find(symbols[i], symbols[i + 1]);
+  for (size_t i = 0; i + 1 < count; ++i) pairs[i] = model_.byte_pairs[pair_place(piece[i], piece[i + 1])];
   while (count > 1) {
     size_t best = 0;
     for (size_t i = 1; i + 1 < count; ++i) {

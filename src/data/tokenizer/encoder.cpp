@@ -28,7 +28,7 @@ struct Tokenizer::Encoder::State {
   const Impl& impl;
   const Model& model;
   BpeMerger bpe;
-  WordCache<2, 4> words{14};       // 64 bytes a set: 1 MiB
+  WordCache<2, 4> words{15};       // 64 bytes a set: 2 MiB
   WordCache<5, 6> long_words{12};  // 128 bytes a set: 512 KiB
   std::vector<Piece> raw_pieces, normalized_pieces;
   std::string normalized, prefixed;

@@ -83,6 +83,10 @@ void fill_merges(const TokenizerFile& file, Model& model, const std::string& whe
     }
     model.merges.set(left, right, {static_cast<uint32_t>(rank), joined});
   }
+  model.byte_pairs.reserve(256 * 256);
+  for (const int32_t left : model.byte_ids) {
+    for (const int32_t right : model.byte_ids) model.byte_pairs.push_back(model.merges.find(left, right));
+  }
 }
 
 AddedToken read_added(const Json& item, const std::string& where) {

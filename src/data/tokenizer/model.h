@@ -30,6 +30,7 @@ struct Model {
   Merges merges;
   bool ignore_merges = false;  // a piece that is a token is that token
   std::array<int32_t, 256> byte_ids{};
+  std::vector<Merge> byte_pairs;  // merge of byte l and byte r at l << 8 | r: half of all questions, in few cache lines
   std::vector<AddedToken> added;
   std::unordered_map<std::string, size_t> added_places;  // in `added`, by content
   std::unordered_set<int32_t> special;                   // ids of special added tokens

@@ -55,8 +55,8 @@ class WordCache {
   // The entry of a key, or nullptr.
   const Entry* find(const Key& key) const {
     const Set& set = sets_[set_of(key)];
-    if (set[0].key == key) return &set[0];
-    if (set[1].key == key) return &set[1];
+    if (same(set[0].key, key)) return &set[0];
+    if (same(set[1].key, key)) return &set[1];
     return nullptr;
   }
 
@@ -71,6 +71,12 @@ class WordCache {
 
  private:
   using Set = std::array<Entry, 2>;
+
+  static bool same(const Key& a, const Key& b) {  // without a call of memcmp
+    uint64_t difference = 0;
+    for (size_t word = 0; word < kWords; ++word) difference |= a[word] ^ b[word];
+    return difference == 0;
+  }
 
   size_t set_of(const Key& key) const {
     uint64_t hash = 0;
