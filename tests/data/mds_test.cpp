@@ -214,6 +214,20 @@ TEST(MdsRows, RefusalsSayWhatToSet) {
             std::string::npos);
 }
 
+TEST(MdsRows, KeysThatDoNothingAreSaidOrRefused) {
+  EXPECT_EQ(open_rows({fixture("tokens")}, options(kLength, 999)).notes,
+            (std::vector<std::string>{"no EOS 999 in 6 rows: each is one segment"}));
+  EXPECT_EQ(open_rows({fixture("three_columns")}, options(kLength, 110)).notes[0],
+            "data.eos_token does not split rows: column document_lengths says where documents end");
+  TokenOptions typed = options();
+  typed.token_dtype = "uint16";
+  EXPECT_EQ(error_of(Exit::kUsage, [&] { open_rows({fixture("tokens")}, typed); }),
+            "data.token_dtype: uint16, but column \"tokens\" of " + fixture("tokens") +
+                "/index.json is ndarray:int32; leave it at auto");
+  typed.token_dtype = "int32";
+  EXPECT_EQ(open_rows({fixture("tokens")}, typed).rows->rows(), kRows);
+}
+
 TEST(MdsRows, DocumentsToRepack) {
   const auto documents = open_documents({fixture("three_columns"), fixture("labels")}, options(0));
   EncodedDocument document;

@@ -179,6 +179,21 @@ TEST_F(TokenFilesTest, MegatronDocumentsEndSegments) {
   }
 }
 
+TEST_F(TokenFilesTest, AnEosThatSplitsNothingIsSaid) {
+  const std::string path = file("a.bin", ids_of<uint16_t>(0, 12));
+  TokenSource source = open_token_rows({path}, "nanogpt", {.sequence_length = 4, .vocab_size = 100, .eos = 99});
+  EXPECT_EQ(source.notes, (std::vector<std::string>{"no EOS 99 in 3 rows: each is one segment"}));
+  source = open_token_rows({path}, "nanogpt", {.sequence_length = 4, .vocab_size = 100, .eos = 5});
+  EXPECT_TRUE(source.notes.empty());
+  source = open_token_rows({megatron(Megatron())}, "megatron", {.sequence_length = 4, .eos = 104});
+  EXPECT_EQ(source.notes,
+            (std::vector<std::string>{"data.eos_token does not split rows: the .idx says where documents end"}));
+  EXPECT_EQ(
+      error_of(Exit::kUsage,
+               [&] { open_token_rows({path}, "nanogpt", {.sequence_length = 4, .vocab_size = 100, .eos = 100}); }),
+      "data.eos_token: id 100 is outside the vocabulary of 100");
+}
+
 TEST_F(TokenFilesTest, IdsOutsideTheVocabularyNameFileAndToken) {
   const std::string first = file("a.bin", ids_of<uint16_t>(0, 6)), second = file("b.bin", ids_of<uint16_t>(6, 12));
   EXPECT_EQ(error_of(Exit::kInput,

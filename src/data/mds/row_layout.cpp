@@ -49,6 +49,11 @@ RowLayout::RowLayout(const Folder& folder, const TokenOptions& options)
     mask_ = mask;
   for (const int column : {ids_, labels_}) expect_numbers(folder, column, true);
   for (const int column : {lengths_, mask_}) expect_numbers(folder, column, false);
+  if (ids.kind != Kind::kBytes && ids.typed && bytes_element_ != ids.element && options.token_dtype != "auto")
+    fail(Exit::kUsage, "data.token_dtype: {}, but column \"{}\" of {} is {}; leave it at auto", options.token_dtype,
+         ids.name, folder.index().path, printable(ids.encoding));
+  if (lengths_ >= 0 && eos_ >= 0)
+    notes_.push_back("data.eos_token does not split rows: column document_lengths says where documents end");
   if (positions >= 0) notes_.push_back("column position_ids is not read: positions begin at 0 in each segment");
   if (lengths_ >= 0 && mask_ >= 0) {
     notes_.push_back("column attention_mask is not read: document_lengths says where documents end");

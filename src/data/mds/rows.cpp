@@ -76,6 +76,7 @@ class MdsRows : public RowSource {
              path, kMaxUnpackedRows);
     }
     for (size_t f = 0; f < folders_.size(); ++f) open_shards(f);
+    check_eos(options.eos, vocab_size_);
     if (rows() == 0) fail(Exit::kInput, "{}: holds no rows", folders_[0].folder.path());
     statistics_ = statistics_of();
   }
@@ -233,6 +234,8 @@ TokenSource open_rows(const std::vector<std::string>& folders, const TokenOption
     add_notes(opened, source.notes);
     source.segments_by = opened.layout.segments_by();
   }
+  if (source.segments_by == "eos")
+    if (std::string note = missing_eos(options.eos, *rows); !note.empty()) source.notes.push_back(std::move(note));
   source.rows = std::move(rows);
   return source;
 }

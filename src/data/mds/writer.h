@@ -19,7 +19,7 @@ struct WriterOptions {
   int64_t sequence_length = 0, vocab_size = 0;
   bool labels = false;                           // rows have labels of their own
   uint64_t size_limit = uint64_t{1} << 26;       // bytes of a shard before compression
-  int zstd_level = 0;                            // 0: not compressed; training maps uncompressed shards alone
+  int zstd_level = 0;                            // 0: not compressed, so that training maps the shards
   std::vector<std::string> hashes = {"sha256"};  // of sha1, sha256, xxh64
 };
 

@@ -20,6 +20,7 @@ class Stream {
       fits = std::max(fits, vocabulary_of(files_.back().tokens.type));
     }
     vocab_size_ = options.vocab_size > 0 ? options.vocab_size : fits;
+    check_eos(options.eos, vocab_size_);
   }
 
   int64_t tokens() const { return begins_.back(); }
@@ -190,6 +191,10 @@ TokenSource open_token_rows(const std::vector<std::string>& files, const std::st
   const Stream& stream = rows->stream();
   source.files = fingerprint(stream.paths());
   source.dropped_tokens = stream.tokens() - rows->rows() * rows->sequence_length();
+  if (format == "megatron" && options.eos >= 0)
+    source.notes.push_back("data.eos_token does not split rows: the .idx says where documents end");
+  else if (options.eos >= 0)
+    if (std::string note = missing_eos(options.eos, *rows); !note.empty()) source.notes.push_back(std::move(note));
   source.segments_by = format == "megatron" ? "documents" : options.eos >= 0 ? "eos" : "rows";
   source.rows = std::move(rows);
   return source;

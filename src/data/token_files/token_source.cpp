@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "base/sha256.h"
 
@@ -23,6 +24,17 @@ std::string sampled_hash(const MappedFile& file) {
 }
 
 }  // namespace
+
+void check_eos(int32_t eos, int64_t vocab_size) {
+  if (eos >= vocab_size) fail(Exit::kUsage, "data.eos_token: id {} is outside the vocabulary of {}", eos, vocab_size);
+}
+
+std::string missing_eos(int32_t eos, const RowSource& rows) {
+  const RowStatistics& statistics = rows.statistics();
+  if (statistics.segments > rows.rows()) return "";
+  return fmt::format("no EOS {} in {} rows{}: each is one segment", eos, rows.rows(),
+                     statistics.sampled ? ", by a sample" : "");
+}
 
 std::vector<SourceFile> fingerprint(const std::vector<std::string>& paths) {
   uint64_t total = 0;

@@ -39,6 +39,11 @@ class DocumentSource {
   virtual const std::vector<SourceFile>& files() const = 0;
 };
 
+// Exit::kUsage for an EOS that no id of the vocabulary can be.
+void check_eos(int32_t eos, int64_t vocab_size);
+// For TokenSource::notes: rows that an EOS should split hold none ("" otherwise).
+std::string missing_eos(int32_t eos, const RowSource& rows);
+
 // Size and SHA-256 of each file; when they have more than 256 MiB together, "sampled:" and the SHA-256 of the size
 // (u64) and of 16 evenly spread blocks of 256 KiB, the first and the last among them.
 std::vector<SourceFile> fingerprint(const std::vector<std::string>& paths);
