@@ -98,8 +98,14 @@ std::span<const Piece> RowPlan::row(int64_t row) const {
   return std::span(pieces_).subspan(begin, static_cast<size_t>(row_begin_[static_cast<size_t>(row) + 1]) - begin);
 }
 
+size_t RowPlan::most_pieces(const Corpus& corpus, const DocumentOrder& order) const {
+  return static_cast<size_t>(order.size() + corpus.tokens() / sequence_length_ + 1);
+}
+
 void RowPlan::truncate(const Corpus& corpus, const DocumentOrder& order) {
   int64_t room = sequence_length_;
+  pieces_.reserve(most_pieces(corpus, order));
+  row_begin_.reserve(static_cast<size_t>(corpus.tokens() / sequence_length_) + 2);
   for (int64_t i = 0; i < order.size(); ++i) {
     int64_t begin = corpus.begin(order[i]);
     const int64_t end = corpus.begin(order[i] + 1);
@@ -120,6 +126,7 @@ void RowPlan::truncate(const Corpus& corpus, const DocumentOrder& order) {
 
 std::vector<Piece> RowPlan::cut_pieces(const Corpus& corpus, const DocumentOrder& order) {
   std::vector<Piece> pieces;
+  pieces.reserve(most_pieces(corpus, order));
   for (int64_t i = 0; i < order.size(); ++i) {
     const int64_t end = corpus.begin(order[i] + 1);
     int64_t begin = corpus.begin(order[i]);

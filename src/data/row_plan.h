@@ -58,6 +58,7 @@ class RowPlan {
   int64_t dropped_tokens() const { return dropped_; }  // of the tail, or of remainders of one token
 
  private:
+  size_t most_pieces(const Corpus& corpus, const DocumentOrder& order) const;
   void truncate(const Corpus& corpus, const DocumentOrder& order);
   void one_a_row(std::vector<Piece> pieces);
   void best_fit(const std::vector<Piece>& pieces, uint64_t seed);
