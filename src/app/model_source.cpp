@@ -5,7 +5,10 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/machine.h"
+#include "base/units.h"
 #include "model/hf_export.h"
+#include "train/memory_plan.h"
 
 namespace mantissa {
 
@@ -39,6 +42,13 @@ Tokenizer ModelSource::open_tokenizer(const std::string& folder, const ModelConf
     fail(Exit::kUsage, "{}: has ids up to {}, the model's vocabulary {}", opened.name(), opened.vocab_size() - 1,
          model.vocab_size);
   return opened;
+}
+
+void check_memory(int64_t bytes, const char* verb) {
+  const int64_t device = machine().memory_bytes;
+  if (static_cast<double>(bytes) > kPlannedShare * static_cast<double>(device))
+    fail(Exit::kMemory, "{}: needs {}, the machine has {}; --dtype bf16 or a shorter context takes less", verb,
+         bytes_text(static_cast<double>(bytes)), bytes_text(static_cast<double>(device)));
 }
 
 }  // namespace mantissa

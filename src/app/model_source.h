@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <string>
 
 #include "data/tokenizer/tokenizer.h"
@@ -22,5 +23,8 @@ struct ModelSource {
   // Exit::kUsage when its ids do not fit the model's vocabulary.
   Tokenizer open_tokenizer(const std::string& folder, const ModelConfig& model) const;
 };
+
+// Throws Exit::kMemory when `bytes` exceed what a run may take of this machine; `verb` begins the message.
+void check_memory(int64_t bytes, const char* verb);
 
 }  // namespace mantissa

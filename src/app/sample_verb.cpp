@@ -77,14 +77,7 @@ void make_request(const SampleFlags& flags, const Tokenizer& tokenizer, const Mo
   if (flags.chat) {
     chat_name = template_of(flags, tokenizer, model);
     const ChatTemplate chat = chat_template_named(chat_name);
-    std::vector<Turn> turns;
-    if (!flags.system.empty()) turns.push_back({"system", flags.system});
-    turns.push_back({"user", text});
-    std::string rendered;
-    for (const ChatSpan& span : render_chat(chat, turns, {.generation_prompt = true, .thinking = !flags.no_think}))
-      rendered += span.text;
-    // A template that writes BOS itself takes none from the post-processor.
-    request.prompt = prompt_tokens(tokenizer, rendered, !flags.no_bos && chat_bos(chat).empty());
+    request.prompt = chat_prompt_tokens(tokenizer, chat, flags.system, text, !flags.no_bos, !flags.no_think);
     if (!flags.ignore_eos) request.stop_tokens.push_back(tokenizer.find(chat_end(chat)));
   } else {
     if (!flags.system.empty() || !flags.chat_template.empty() || flags.no_think)
@@ -164,11 +157,15 @@ int sample_verb(const std::vector<std::string>& args) {
   const bool full = flags.model.full_precision(folder);
   ParamStore params(find_arch(model.arch).params(model),
                     {.weights = full ? WeightMode::kF32 : WeightMode::kBF16, .training = false});
+  const int64_t context = prompt + request.max_new_tokens;
+  check_memory(Arena::measure([&](Arena& a) { params.allocate(a); }).total() +
+                   Generator::plan(model, params.compute_dtype(), context).total(),
+               "sample");
   Arena arena;
   arena.build([&](Arena& a) { params.allocate(a); });
   load_hf_weights(folder, model, params);
   Exec exec;
-  Generator generator(exec, model, params, prompt + request.max_new_tokens);
+  Generator generator(exec, model, params, context);
 
   const bool terminal = is_terminal(stdout);
   for (int64_t i = 0; i < flags.num_samples; ++i) {

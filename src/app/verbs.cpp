@@ -22,6 +22,7 @@ const std::vector<Verb>& verbs() {
       {"export", "a Hugging Face folder from a finished run or another folder, checked", export_verb},
       {"report", "tables and one self-contained HTML page from run folders", report_verb},
       {"sample", "text out of a model", sample_verb},
+      {"eval", "loss, perplexity and bits per byte of a model over text", eval_verb},
       {"probe", "logits, loss, gradients and AdamW steps of a model on given tokens", probe_verb},
       {"quantize", "bytes and scales of given tensors under a recipe", quantize_verb},
       {"tokenizer", "train a tokenizer; ids and text of one another; chat templates", tokenizer_verb},

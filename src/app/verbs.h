@@ -16,6 +16,7 @@ int verify_verb(const std::vector<std::string>& args);
 int export_verb(const std::vector<std::string>& args);
 int report_verb(const std::vector<std::string>& args);
 int sample_verb(const std::vector<std::string>& args);
+int eval_verb(const std::vector<std::string>& args);
 int probe_verb(const std::vector<std::string>& args);
 int quantize_verb(const std::vector<std::string>& args);
 int tokenizer_verb(const std::vector<std::string>& args);

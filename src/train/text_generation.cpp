@@ -48,6 +48,17 @@ std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, std::string_view 
   return ids;
 }
 
+std::vector<int32_t> chat_prompt_tokens(const Tokenizer& tokenizer, ChatTemplate chat, const std::string& system,
+                                        const std::string& prompt, bool special, bool thinking) {
+  std::vector<Turn> turns;
+  if (!system.empty()) turns.push_back({"system", system});
+  turns.push_back({"user", prompt});
+  std::string text;
+  for (const ChatSpan& span : render_chat(chat, turns, {.generation_prompt = true, .thinking = thinking}))
+    text += span.text;
+  return prompt_tokens(tokenizer, text, special && chat_bos(chat).empty());
+}
+
 std::vector<int32_t> stop_tokens_of(const std::string& folder) {
   for (const char* name : {"generation_config.json", "config.json"}) {
     const std::string path = join_path(folder, name);

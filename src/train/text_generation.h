@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "data/chat.h"
 #include "data/tokenizer/tokenizer.h"
 #include "model/generator.h"
 
@@ -14,6 +15,11 @@ namespace mantissa {
 // `special` false). A prompt without any token becomes the EOS token, which ends the document before; Exit::kUsage
 // where there is none.
 std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, std::string_view prompt, bool special = true);
+
+// The same of a user's turn `prompt` behind a system turn (none where `system` is empty), up to the header of the
+// assistant's. A template that writes BOS itself takes none from the post-processor.
+std::vector<int32_t> chat_prompt_tokens(const Tokenizer& tokenizer, ChatTemplate chat, const std::string& system,
+                                        const std::string& prompt, bool special = true, bool thinking = true);
 
 // eos_token_id (a number or a list) of FOLDER/generation_config.json, else of config.json; empty where neither names
 // one. Exit::kInput for another type.

@@ -1,0 +1,251 @@
+// mantissa eval MODEL FILE...: loss, perplexity and bits per byte of a model over text.
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "app/flags.h"
+#include "app/model_source.h"
+#include "app/verbs.h"
+#include "base/console.h"
+#include "base/signal.h"
+#include "base/text.h"
+#include "base/units.h"
+#include "data/encode.h"
+#include "train/evaluate.h"
+#include "train/run_log.h"
+
+namespace mantissa {
+namespace {
+
+constexpr int64_t kDefaultContext = 1024;
+
+// Hands on the fields with these keys and leaves the others out.
+class ChosenFields final : public config::Fields {
+ public:
+  ChosenFields(config::Fields& to, std::vector<std::string_view> keys) : to_(to), keys_(std::move(keys)) {}
+
+  void text(std::string_view key, std::string& value, std::string_view help) override {
+    if (chosen(key)) to_.text(key, value, help);
+  }
+  void choice(std::string_view key, std::string& value, std::vector<std::string> allowed, std::string_view help,
+              std::string_view note) override {
+    if (chosen(key)) to_.choice(key, value, std::move(allowed), help, note);
+  }
+  void number(std::string_view key, double& value, std::string_view help, config::Range range) override {
+    if (chosen(key)) to_.number(key, value, help, range);
+  }
+  void integer(std::string_view key, int64_t& value, std::string_view help, config::Range range) override {
+    if (chosen(key)) to_.integer(key, value, help, range);
+  }
+  void boolean(std::string_view key, bool& value, std::string_view help) override {
+    if (chosen(key)) to_.boolean(key, value, help);
+  }
+  void numbers(std::string_view key, std::vector<double>& value, std::string_view help) override {
+    if (chosen(key)) to_.numbers(key, value, help);
+  }
+  void integers(std::string_view key, std::vector<int64_t>& value, std::string_view help) override {
+    if (chosen(key)) to_.integers(key, value, help);
+  }
+  void texts(std::string_view key, std::vector<std::string>& value, std::string_view help) override {
+    if (chosen(key)) to_.texts(key, value, help);
+  }
+  void unavailable(std::string_view key, std::string_view message) override {
+    if (chosen(key)) to_.unavailable(key, message);
+  }
+  void section(std::string_view key, const std::function<void(Fields&)>& body) override {
+    if (chosen(key)) to_.section(key, body);
+  }
+  void list(std::string_view key, size_t& size, const std::function<void(Fields&, size_t)>& item,
+            std::string_view help) override {
+    if (chosen(key)) to_.list(key, size, item, help);
+  }
+
+ private:
+  bool chosen(std::string_view key) const { return std::find(keys_.begin(), keys_.end(), key) != keys_.end(); }
+
+  config::Fields& to_;
+  std::vector<std::string_view> keys_;
+};
+
+struct EvalFlags {
+  ModelSource model;
+  std::vector<std::string> files;
+  DataConfig data;
+  int64_t context = 0, stride = 0;
+  std::string bos = "auto";
+  bool eos = false, json = false;
+};
+
+void add_flags_to(CLI::App& app, EvalFlags& flags) {
+  flags.model.add_flags(app);
+  app.add_option("files", flags.files, "files, folders or patterns of text")->required();
+  app.add_option("--context", flags.context, "tokens of a window; default: 1024, at most the model's positions")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
+  app.add_option("--stride", flags.stride, "tokens between windows; default: the context")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
+  app.add_option("--bos", flags.bos, "before each document: auto (what the tokenizer puts there), none, or a token")
+      ->capture_default_str();
+  app.add_flag("--eos", flags.eos, "predict the EOS token behind each document too");
+  app.add_flag("--json", flags.json, "one JSON object");
+  add_flags(app, [&flags](config::Fields& f) {
+    ChosenFields chosen(f, {"split", "format", "document_separator", "text_key", "prompt_key", "response_key",
+                            "messages_key", "chat_template", "system_prompt", "prompt_suffix", "dictd_text",
+                            "max_documents", "min_document_bytes", "eos_token"});
+    flags.data.describe(chosen);
+  });
+}
+
+void choose_windows(EvalFlags& flags, const ModelConfig& model) {
+  if (flags.context == 0) flags.context = std::min(kDefaultContext, model.max_position_embeddings);
+  if (flags.stride == 0) flags.stride = flags.context;
+  if (flags.context > model.max_position_embeddings)
+    fail(Exit::kUsage, "eval: --context {} exceeds the model's {} positions (max_position_embeddings)", flags.context,
+         model.max_position_embeddings);
+  if (flags.stride > flags.context)
+    fail(Exit::kUsage, "eval: --stride {} exceeds the context of {}: tokens between windows would be left out",
+         flags.stride, flags.context);
+}
+
+// The token of --bos TOKEN; -1: none is added.
+int32_t given_bos(const EvalFlags& flags, const Tokenizer& tokenizer) {
+  if (flags.bos == "auto" || flags.bos == "none") return -1;
+  const int32_t id = tokenizer.find(flags.bos);
+  if (id < 0) fail(Exit::kUsage, "eval: --bos: '{}' is no token of {}", printable(flags.bos), tokenizer.name());
+  return id;
+}
+
+// What stands before each document, for people.
+std::string bos_text(const EvalFlags& flags, const Tokenizer& tokenizer) {
+  if (flags.bos != "auto") return flags.bos;
+  Tokenizer::Encoder encoder(tokenizer);
+  std::vector<int32_t> plain, whole;
+  encoder.encode("a", SpecialTokens::kLeaveOut, plain);
+  encoder.encode("a", SpecialTokens::kAdd, whole);
+  std::string text;
+  for (auto id = whole.begin(); id != std::search(whole.begin(), whole.end(), plain.begin(), plain.end()); ++id)
+    text += tokenizer.bytes_of(*id);
+  return text.empty() ? "none" : text;
+}
+
+// Reads, encodes and evaluates every document.
+EncodeCounts evaluate_files(const EvalFlags& flags, const Tokenizer& tokenizer, TextEvaluator& evaluator,
+                            Console& progress) {
+  const DocumentEncoder documents(flags.data, tokenizer);
+  Tokenizer::Encoder encoder(tokenizer);
+  const int32_t bos = given_bos(flags, tokenizer);
+  EncodeCounts counts;
+  EncodedDocument document;
+  Record record;
+  for (const std::string& path : flags.files) {
+    const Source source = find_source(path, flags.data.split, flags.data);
+    if (source.tokens) fail(Exit::kUsage, "{}: holds tokens ({}); eval reads text", path, source.format);
+    const std::unique_ptr<RecordReader> reader = open_records(source, documents.columns(), flags.data);
+    const bool all = flags.data.max_documents == 0;
+    int64_t batches = -1;
+    while ((all || counts.documents < flags.data.max_documents) && reader->next(record)) {
+      if (stop_requested()) fail(Exit::kInterrupted, "eval: stopped after {} documents", counts.documents);
+      if (!documents.encode(encoder, record, document, counts)) continue;
+      if (bos >= 0 && (document.ids.empty() || document.ids.front() != bos)) {
+        document.ids.insert(document.ids.begin(), bos);
+        if (!document.learned.empty()) document.learned.insert(document.learned.begin(), 0);
+      }
+      evaluator.add(document);
+      const TextLoss& r = evaluator.so_far();
+      if (r.batches == batches) continue;
+      batches = r.batches;
+      progress.status(fmt::format("{}  {} · {} documents · {} tokens", path, percent_text(reader->progress()),
+                                  grouped(r.documents), grouped(r.tokens)));
+    }
+  }
+  return counts;
+}
+
+void print_json(const EvalFlags& flags, const Tokenizer& tokenizer, const std::string& folder, bool full,
+                const TextLoss& r, double seconds) {
+  const Json json = {{"model", folder},
+                     {"files", flags.files},
+                     {"loss", finite_or_null(r.per_token())},
+                     {"perplexity", finite_or_null(r.perplexity())},
+                     {"bits_per_byte", finite_or_null(r.bits_per_byte())},
+                     {"tokens", r.tokens},
+                     {"bytes", r.bytes},
+                     {"documents", r.documents},
+                     {"windows", r.windows},
+                     {"context", flags.context},
+                     {"stride", flags.stride},
+                     {"bos", bos_text(flags, tokenizer)},
+                     {"eos", flags.data.append_eos},
+                     {"dtype", full ? "fp32" : "bf16"},
+                     {"tokenizer", tokenizer.name()},
+                     {"loss_on", flags.data.fine_tuning() ? "response" : "text"},
+                     {"seconds", seconds}};
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+void print_text(const EvalFlags& flags, const Tokenizer& tokenizer, const std::string& folder, bool full,
+                const ModelConfig& model, const TextLoss& r, const EncodeCounts& counts, double seconds) {
+  fmt::print("model     {} · {} · {} weights, products with FP32 sums · tokenizer {}\n", folder, model.arch,
+             full ? "FP32" : "BF16", tokenizer.name());
+  fmt::print("windows   context {} · stride {} · BOS {} · EOS {} · {} windows in {} batches\n", flags.context,
+             flags.stride, bos_text(flags, tokenizer), flags.data.append_eos ? "predicted" : "left out",
+             grouped(r.windows), grouped(r.batches));
+  fmt::print("text      {} documents · {} tokens predicted{} · {} bytes · {} tok/s\n", grouped(r.documents),
+             grouped(r.tokens), flags.data.fine_tuning() ? " (responses alone)" : "", grouped(r.bytes),
+             grouped(static_cast<int64_t>(static_cast<double>(r.tokens) / std::max(seconds, 1e-9))));
+  if (const int64_t left = counts.empty + counts.short_ones + counts.without_response + counts.truncated; left > 0)
+    fmt::print("          {} empty, {} short, {} whose prompt fills the context; {} cut by {} tokens\n",
+               grouped(counts.empty), grouped(counts.short_ones), grouped(counts.without_response),
+               grouped(counts.truncated), grouped(counts.truncated_tokens));
+  fmt::print("loss      {:.4f} nats a token · perplexity {:.4f} · {:.4f} bits per byte\n", r.per_token(),
+             r.perplexity(), r.bits_per_byte());
+}
+
+}  // namespace
+
+int eval_verb(const std::vector<std::string>& args) {
+  CLI::App app("Loss, perplexity and bits per byte of a model over text.", "eval");
+  EvalFlags flags;
+  add_flags_to(app, flags);
+  if (!parse_flags(app, args)) return 0;
+  const std::string folder = flags.model.folder();
+  const ModelConfig model = read_hf_config(folder);
+  const Tokenizer tokenizer = flags.model.open_tokenizer(folder, model);
+  choose_windows(flags, model);
+  flags.data.tokenizer = tokenizer.name();
+  flags.data.model_folder = folder;
+  flags.data.add_special_tokens = flags.bos == "auto";
+  flags.data.append_eos = flags.eos || flags.data.fine_tuning();
+  // A window reads all but the last token of an example.
+  flags.data.sequence_length = flags.context + 1;
+  given_bos(flags, tokenizer);  // before the weights are read
+
+  const bool full = flags.model.full_precision(folder);
+  PrecisionConfig precision;
+  precision.recipe = full ? "fp32" : "bf16";
+  precision.weights = full ? "fp32" : "bf16";
+  Engine engine(model, precision,
+                {.tokens = evaluation_tokens(flags.context),
+                 .sequence_length = flags.context,
+                 .recompute = Recompute::kBlock,
+                 .training = false});
+  check_memory(engine.plan().total(), "eval");
+  engine.build();
+  engine.load(folder);
+
+  catch_stop_signals();
+  Console progress(!is_terminal(stderr), stderr);
+  TextEvaluator evaluator(engine, tokenizer, flags.context, flags.stride);
+  const auto begin = std::chrono::steady_clock::now();
+  const EncodeCounts counts = evaluate_files(flags, tokenizer, evaluator, progress);
+  const TextLoss& result = evaluator.finish();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (result.tokens == 0)
+    fail(Exit::kInput, "{}: no token to predict in {} documents", join(flags.files, ", "), result.documents);
+  if (flags.json)
+    print_json(flags, tokenizer, folder, full, result, seconds);
+  else
+    print_text(flags, tokenizer, folder, full, model, result, counts, seconds);
+  return 0;
+}
+
+}  // namespace mantissa
