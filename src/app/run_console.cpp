@@ -1,5 +1,7 @@
 #include "app/run_console.h"
 
+#include <nlohmann/json.hpp>
+
 #include "base/machine.h"
 #include "base/parallel.h"
 #include "base/units.h"
@@ -60,6 +62,10 @@ std::string step_line(const StepReport& r) {
   return fmt::format("step {:>5}/{} {} | loss {:.4f} | grad {:.2f} | lr {:.1e} | {} tok/s | mfu {} | eta {}", r.step,
                      r.steps, percent_text(share), r.loss, r.grad_norm, r.lr,
                      grouped(static_cast<int64_t>(r.tokens_per_s)), percent_text(r.mfu), duration_text(left));
+}
+
+std::string sample_line(const SampleReport& r) {
+  return fmt::format("sample at step {} | {} -> {}", r.step, Json(r.prompt).dump(), Json(r.text).dump());
 }
 
 }  // namespace mantissa

@@ -15,5 +15,7 @@ void print_run(Console& console, Trainer& trainer, const TrainConfig& config);
 
 // "step   120/694 17.3% | loss 1.5342 | ..."
 std::string step_line(const StepReport& report);
+// "sample at step 120 | "ROMEO:" -> " I am ...", control characters escaped as in JSON.
+std::string sample_line(const SampleReport& report);
 
 }  // namespace mantissa

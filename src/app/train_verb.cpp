@@ -65,6 +65,7 @@ int train_verb(const std::vector<std::string>& given) {
                                console.line(fmt::format("eval at step {}: loss {:.4f}, perplexity {:.2f}", r.step,
                                                         r.loss, std::exp(r.loss)));
                              },
+                         .sample = [&](const SampleReport& r) { console.line(sample_line(r)); },
                          .warning = [&](const std::string& text) { console.warn(text); },
                          .stop = [] { return stop_requested(); }};
   const RunResult result = trainer.run(folder, hooks);

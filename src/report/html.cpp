@@ -50,9 +50,9 @@ std::string subtitle(const ReportData& data) {
 bool has_charts() { return !asset("dygraph.min.js").empty(); }
 
 std::string render_html(const ReportData& data) {
-  const Section sections[] = {result_section(data),       table_section(data),  curves_section(data),
-                              quantization_section(data), memory_section(data), mfu_section(data),
-                              setup_section(data),        method_section(data)};
+  const Section sections[] = {result_section(data),  table_section(data),        curves_section(data),
+                              samples_section(data), quantization_section(data), memory_section(data),
+                              mfu_section(data),     setup_section(data),        method_section(data)};
   const std::string title = escaped(title_of(data));
   std::string page = fmt::format(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"

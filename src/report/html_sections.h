@@ -15,6 +15,7 @@ struct Section {
 Section result_section(const ReportData& data);  // headline, sentences, speed at a given loss
 Section table_section(const ReportData& data);   // the comparison
 Section curves_section(const ReportData& data);  // places for the charts
+Section samples_section(const ReportData& data);  // what the models wrote while they trained
 Section quantization_section(const ReportData& data);
 Section memory_section(const ReportData& data);
 Section mfu_section(const ReportData& data);

@@ -142,20 +142,9 @@ std::string unique_label(std::string label, std::set<std::string>& taken) {
   return candidate;
 }
 
-std::string row_label(const CompareRow& row) {
-  std::string label = row.recipe;
-  if (!row.scope.empty() && row.scope != "none") label += " · " + row.scope;
-  return label + (row.weights.empty() ? "" : " · " + row.weights + " weights");
-}
-
-}  // namespace
-
-int64_t CompareResult::ended() const {
-  return std::count_if(rows.begin(), rows.end(), [](const CompareRow& row) { return row.ended(); });
-}
-
-Metrics read_metrics(const fs::path& file) {
-  Metrics metrics;
+// Calls read(json, where) for each line; false when the last one is cut.
+template <class Read>
+bool read_lines(const fs::path& file, Read&& read) {
   const MappedFile mapped = MappedFile::open(file.string());
   const std::string_view text = mapped.text();
   size_t begin = 0;
@@ -171,12 +160,43 @@ Metrics read_metrics(const fs::path& file) {
       json = parse_json(content, where);
     } catch (const Error&) {
       if (!last) throw;
-      ++metrics.torn;
-      break;
+      return false;
     }
-    read_line(json, where, metrics);
+    read(json, where);
   }
+  return true;
+}
+
+std::string row_label(const CompareRow& row) {
+  std::string label = row.recipe;
+  if (!row.scope.empty() && row.scope != "none") label += " · " + row.scope;
+  return label + (row.weights.empty() ? "" : " · " + row.weights + " weights");
+}
+
+}  // namespace
+
+int64_t CompareResult::ended() const {
+  return std::count_if(rows.begin(), rows.end(), [](const CompareRow& row) { return row.ended(); });
+}
+
+Metrics read_metrics(const fs::path& file) {
+  Metrics metrics;
+  metrics.torn +=
+      !read_lines(file, [&](const Json& json, const std::string& where) { read_line(json, where, metrics); });
   return metrics;
+}
+
+std::vector<SampleLine> read_samples(const fs::path& file) {
+  std::vector<SampleLine> samples;
+  read_lines(file, [&](const Json& json, const std::string& where) {
+    const JsonFields fields(json, where);
+    samples.push_back({.step = fields.integer("step"),
+                       .tokens = fields.integer("tokens"),
+                       .prompt = fields.text("prompt"),
+                       .text = fields.text("text"),
+                       .stop = fields.text("stop")});
+  });
+  return samples;
 }
 
 CompareResult parse_compare(const Json& json, const std::string& where) {
@@ -212,6 +232,7 @@ Run read_run(const fs::path& dir) {
   if (fs::exists(dir / "result.json")) run.result = read_json((dir / "result.json").string());
   if (fs::exists(dir / "config.yaml")) run.config = read_text((dir / "config.yaml").string());
   if (fs::exists(dir / "metrics.jsonl")) run.metrics = read_metrics(dir / "metrics.jsonl");
+  if (fs::exists(dir / "samples.jsonl")) run.samples = read_samples(dir / "samples.jsonl");
   run.row = row_of(run);
   run.label = run.row.recipe.empty() ? dir.filename().string() : row_label(run.row);
   return run;

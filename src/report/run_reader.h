@@ -40,6 +40,12 @@ struct QuantLine {
   double saturated = 0, flushed = 0;  // shares of the elements, 0 to 1
 };
 
+// A generation of samples.jsonl.
+struct SampleLine {
+  int64_t step = 0, tokens = 0;
+  std::string prompt, text, stop;
+};
+
 struct Metrics {
   std::vector<StepLine> steps;
   std::vector<EvalLine> evals;
@@ -85,6 +91,7 @@ struct Run {
   Json result;         // result.json; null while the run has not ended
   std::string config;  // text of config.yaml, or empty
   Metrics metrics;
+  std::vector<SampleLine> samples;  // in the order of the file
   CompareRow row;  // the comparison's row, or one made from run.json and result.json
 };
 
@@ -96,6 +103,8 @@ struct ReportData {
 };
 
 Metrics read_metrics(const std::filesystem::path& file);
+// A last line without its end is left out.
+std::vector<SampleLine> read_samples(const std::filesystem::path& file);
 CompareResult parse_compare(const Json& json, const std::string& where);
 CompareResult read_compare(const std::filesystem::path& dir);
 Run read_run(const std::filesystem::path& dir);

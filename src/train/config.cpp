@@ -64,11 +64,17 @@ void TrainConfig::describe(config::Fields& fields) {
              {.min = 0, .max = 1e6});
     f.integer("eval_every", train.eval_every, "steps between evaluations; 0: at the end alone", {.min = 0});
     f.integer("eval_rows", train.eval_rows, "validation rows of an evaluation; 0: all", {.min = 0});
+    f.integer("sample_every", train.sample_every,
+              "steps between generations of the prompts in sample, and at the end; 0: off", {.min = 0});
     f.choice("recompute", train.recompute, {"none", "norm+act", "block"}, "activations that backward computes again");
     f.boolean("save_weights", train.save_weights, "keep the final weights as a Hugging Face folder, RUN/model");
     f.unavailable("checkpoint_every", "checkpoints inside a run are not in this version; leave the key out");
-    f.unavailable("sample_every", "samples during training are not in this version; leave the key out");
     f.unavailable("on_nonfinite", "skipping of bad batches is not in this version; a run stops at the first one");
+  });
+  fields.section("sample", [this](config::Fields& f) {
+    f.texts("prompts", sample.prompts, "texts to go on from; empty: one generation from the beginning of a document");
+    f.integer("max_new_tokens", sample.max_new_tokens, "tokens of a generation at most", {.min = 1, .max = 1 << 20});
+    sample.sampling.describe(f);
   });
   fields.section("log", [this](config::Fields& f) {
     f.boolean("console", log.console, "progress on the console");

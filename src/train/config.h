@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "model/generator.h"
 #include "model/precision.h"
 #include "train/engine.h"
 #include "train/schedule.h"
@@ -37,8 +38,16 @@ struct TrainSection {
   double epochs = 1;
   int64_t eval_every = 0;  // steps; 0: at the end alone
   int64_t eval_rows = 0;   // rows of an evaluation; 0: all
+  int64_t sample_every = 0;  // steps; 0: off
   std::string recompute = "none";
   bool save_weights = true;  // RUN/model at the end
+};
+
+// Generations during training, at train.sample_every.
+struct SampleConfig {
+  std::vector<std::string> prompts;  // empty: one, from the beginning of a document
+  int64_t max_new_tokens = 64;
+  SamplingSettings sampling;
 };
 
 struct LogConfig {
@@ -64,6 +73,7 @@ struct TrainConfig {
   PrecisionConfig precision;
   LossConfig loss;
   TrainSection train;
+  SampleConfig sample;
   LogConfig log;
   CompareConfig compare;
 

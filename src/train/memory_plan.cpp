@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "data/loader.h"
+#include "train/run_sampler.h"
 
 namespace mantissa {
 namespace {
@@ -17,6 +18,7 @@ constexpr int64_t kBatchBytes = 16;
 
 MemoryLedger ledger_of(const TrainConfig& config, int64_t micro_rows) {
   MemoryLedger ledger = Engine(config.model, config.precision, engine_options(config, micro_rows)).plan();
+  if (const int64_t bytes = RunSampler::planned_bytes(config); bytes > 0) ledger.add("samples", bytes);
   ledger.add("batches", kBatchBytes * (Loader::kHeld * config.batch.tokens + micro_rows * config.data.sequence_length));
   return ledger;
 }

@@ -17,16 +17,26 @@ RunLog::RunLog(const std::string& folder) : folder_(folder) {
   const std::string path = join_path(folder, "metrics.jsonl");
   metrics_.reset(std::fopen(path.c_str(), "w"));
   if (!metrics_) fail(Exit::kStorage, "{}: cannot be written", path);
-  std::filesystem::remove(join_path(folder, "result.json"));
+  for (const char* name : {"result.json", "samples.jsonl"}) std::filesystem::remove(join_path(folder, name));
 }
 
 void RunLog::write_config(const std::string& yaml) { write_atomic(join_path(folder_, "config.yaml"), yaml); }
 void RunLog::write_info(const Json& info) { write_atomic(join_path(folder_, "run.json"), info.dump(2) + "\n"); }
 
-void RunLog::line(const Json& json) {
+void RunLog::line(const Json& json) { append(metrics_.get(), "metrics.jsonl", json); }
+
+void RunLog::append(std::FILE* file, const char* name, const Json& json) {
   const std::string text = json.dump() + "\n";
-  if (std::fwrite(text.data(), 1, text.size(), metrics_.get()) != text.size() || std::fflush(metrics_.get()) != 0)
-    fail(Exit::kStorage, "{}: writing failed", join_path(folder_, "metrics.jsonl"));
+  if (std::fwrite(text.data(), 1, text.size(), file) != text.size() || std::fflush(file) != 0)
+    fail(Exit::kStorage, "{}: writing failed", join_path(folder_, name));
+}
+
+void RunLog::sample(const SampleReport& r) {
+  const std::string path = join_path(folder_, "samples.jsonl");
+  if (!samples_) samples_.reset(std::fopen(path.c_str(), "w"));
+  if (!samples_) fail(Exit::kStorage, "{}: cannot be written", path);
+  append(samples_.get(), "samples.jsonl",
+         {{"step", r.step}, {"prompt", r.prompt}, {"text", r.text}, {"tokens", r.tokens}, {"stop", r.stop}});
 }
 
 void RunLog::step(const StepReport& r) {

@@ -15,10 +15,11 @@ namespace mantissa {
 struct StepReport;
 struct EvalReport;
 struct RunResult;
+struct SampleReport;
 
 class RunLog {
  public:
-  // Makes the folder; metrics.jsonl begins anew, a result.json of before goes. Exit::kStorage when it cannot be
+  // Makes the folder; metrics.jsonl begins anew, result.json and samples.jsonl of before go. Exit::kStorage when it cannot be
   // written.
   explicit RunLog(const std::string& folder);
 
@@ -27,15 +28,17 @@ class RunLog {
   void step(const StepReport& report);
   void evaluation(const EvalReport& report);
   void quantization(int64_t step, const std::vector<TensorError>& errors);
+  void sample(const SampleReport& report);  // a line of samples.jsonl
   void finish(const RunResult& result);
 
  private:
   void line(const Json& json);
+  void append(std::FILE* file, const char* name, const Json& json);
   struct Close {
     void operator()(std::FILE* f) const;
   };
   std::string folder_;
-  std::unique_ptr<std::FILE, Close> metrics_;
+  std::unique_ptr<std::FILE, Close> metrics_, samples_;
 };
 
 // JSON has no NaN or Inf: such a value is null.

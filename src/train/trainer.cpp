@@ -57,7 +57,11 @@ MachineRates measure_rates() {
 }
 
 Trainer::Trainer(const TrainConfig& config, const Dataset& data, const MachineRates& rates)
-    : config_(config), data_(data), rates_(rates), steps_(config.steps(data.tokens(Split::kTrain))) {
+    : config_(config),
+      data_(data),
+      rates_(rates),
+      steps_(config.steps(data.tokens(Split::kTrain))),
+      sampler_(config, data) {
   if (config.model.vocab_size < data.vocab_size())
     fail(Exit::kUsage, "model.vocab_size: {} is smaller than the tokenizer's {}", config.model.vocab_size,
          data.vocab_size());
@@ -201,6 +205,7 @@ void Trainer::start(RunLog& log) {
     engine_->initialize(static_cast<uint64_t>(config_.run.seed));
   else
     engine_->load(config_.model_init);
+  sampler_.build(engine_->exec(), engine_->params());
 }
 
 StepReport Trainer::train_step(int64_t step, Loader& loader, std::vector<TensorError>& errors, Tally& tally,
@@ -297,6 +302,11 @@ RunResult Trainer::run(const std::string& folder, const TrainHooks& hooks) {
       if (hooks.evaluation) hooks.evaluation(evaluation);
       result.eval_loss = evaluation.loss;
     }
+    if (sampler_.due(step, steps_))
+      sampler_.run(step, [&](const SampleReport& sample) {
+        log.sample(sample);
+        if (hooks.sample) hooks.sample(sample);
+      });
     if (hooks.stop && hooks.stop() && step < steps_)
       fail(Exit::kInterrupted, "stopped after step {} of {}", step, steps_);
   }

@@ -11,6 +11,7 @@
 #include "train/config.h"
 #include "train/memory_plan.h"
 #include "train/run_log.h"
+#include "train/run_sampler.h"
 
 namespace mantissa {
 
@@ -45,6 +46,7 @@ struct RunResult {
 struct TrainHooks {
   std::function<void(const StepReport&)> step;
   std::function<void(const EvalReport&)> evaluation;
+  std::function<void(const SampleReport&)> sample;
   std::function<void(const std::string&)> warning;
   std::function<bool()> stop;  // asked after each step and evaluation batch; true: leave with Exit::kInterrupted
 };
@@ -91,6 +93,7 @@ class Trainer {
   FlopsPerToken flops_;
   std::unique_ptr<Engine> engine_;
   Batch eval_batch_;
+  RunSampler sampler_;
 };
 
 }  // namespace mantissa

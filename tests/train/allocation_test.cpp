@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "data/dataset.h"
+#include "model/generator.h"
 #include "tests/base/support.h"
 #include "train/engine.h"
 
@@ -108,6 +109,28 @@ INSTANTIATE_TEST_SUITE_P(Recipes, StepAllocates, ::testing::ValuesIn(cases()), [
     if (c == '-') c = '_';
   return name;
 });
+
+TEST(GenerationAllocates, Nothing) {
+  for (const char* arch : {"gpt2", "qwen3"})
+    for (const char* recipe : {"fp32", "bf16"}) {
+      PrecisionConfig precision;
+      precision.recipe = recipe;
+      Engine engine(small_model(arch), precision, {.tokens = 64, .sequence_length = 64, .training = false});
+      engine.build();
+      engine.initialize(3);
+      Generator generator(engine.exec(), engine.decoder().model(), engine.params(), 64);
+      const std::vector<int32_t> prompt(40, 7);
+      for (int round = 0; round < 3; ++round) {
+        allocations = 0;
+        counting = round > 0;
+        generator.reset();
+        generator.append(prompt);
+        for (int32_t id = 0; id < 20; ++id) generator.append(std::span(&id, 1));
+        counting = false;
+        EXPECT_EQ(allocations.load(), 0) << arch << " " << recipe;
+      }
+    }
+}
 
 TEST(BatchAllocates, Nothing) {
   const testing::TempFolder folder;
