@@ -86,7 +86,14 @@ class FlagFields final : public config::Fields {
 
 }  // namespace
 
-bool parse_flags(CLI::App& app, const std::vector<std::string>& args) {
+bool parse_flags(CLI::App& app, const std::vector<std::string>& given) {
+  // "--flag=" is an empty value; CLI11 would take the next argument for it.
+  std::vector<std::string> args;
+  for (const std::string& arg : given) {
+    const bool empty = arg.starts_with("--") && arg.find('=') == arg.size() - 1;
+    args.push_back(empty ? arg.substr(0, arg.size() - 1) : arg);
+    if (empty) args.emplace_back();
+  }
   app.allow_extras();  // refused below, with a suggestion
   try {
     app.parse(std::vector<std::string>(args.rbegin(), args.rend()));

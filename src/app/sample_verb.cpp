@@ -70,8 +70,9 @@ std::string template_of(const SampleFlags& flags, const Tokenizer& tokenizer, co
 void make_request(const SampleFlags& flags, const Tokenizer& tokenizer, const ModelConfig& model,
                   const std::string& folder, GenerationRequest& request, std::string& chat_name) {
   const std::string text = prompt_of(flags);
+  const std::vector<int32_t> ends = stop_tokens_of(folder);
   if (!flags.ignore_eos) {
-    request.stop_tokens = stop_tokens_of(folder);
+    request.stop_tokens = ends;
     if (tokenizer.eos() >= 0) request.stop_tokens.push_back(tokenizer.eos());
   }
   if (flags.chat) {
@@ -82,7 +83,7 @@ void make_request(const SampleFlags& flags, const Tokenizer& tokenizer, const Mo
   } else {
     if (!flags.system.empty() || !flags.chat_template.empty() || flags.no_think)
       fail(Exit::kUsage, "sample: --system, --chat-template and --no-think need --chat");
-    request.prompt = prompt_tokens(tokenizer, text, !flags.no_bos);
+    request.prompt = prompt_tokens(tokenizer, text, !flags.no_bos, ends.empty() ? -1 : ends.front());
   }
   for (const std::string& stop : flags.stops) {
     const int32_t id = tokenizer.is_bytes() ? -1 : tokenizer.find(stop);

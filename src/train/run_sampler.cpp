@@ -19,11 +19,13 @@ int64_t room_of(const TrainConfig& config) {
                   static_cast<int64_t>(longest) + kBeside + config.sample.max_new_tokens);
 }
 
-std::vector<int32_t> tokens_of(const DataConfig& data, const Tokenizer& tokenizer, const std::string& prompt) {
+std::vector<int32_t> tokens_of(const DataConfig& data, const Tokenizer& tokenizer, const std::string& prompt,
+                               int32_t eos) {
   const ChatTemplate chat = chat_template_named(data.chat_template);
   if (chat != ChatTemplate::kNone)
     return chat_prompt_tokens(tokenizer, chat, data.system_prompt, prompt, data.add_special_tokens);
-  return prompt_tokens(tokenizer, data.fine_tuning() ? prompt + data.prompt_suffix : prompt, data.add_special_tokens);
+  return prompt_tokens(tokenizer, data.fine_tuning() ? prompt + data.prompt_suffix : prompt, data.add_special_tokens,
+                       eos);
 }
 
 }  // namespace
@@ -40,7 +42,7 @@ RunSampler::RunSampler(const TrainConfig& config, const Dataset& data)
   for (size_t i = 0; i < prompts_.size(); ++i) {
     GenerationRequest request;
     request.prompt = in_context(fmt::format("sample.prompts[{}]", i),
-                                [&] { return tokens_of(config.data, *tokenizer_, prompts_[i]); });
+                                [&] { return tokens_of(config.data, *tokenizer_, prompts_[i], data.eos()); });
     const auto n = static_cast<int64_t>(request.prompt.size());
     if (n >= room_)
       fail(Exit::kUsage, "sample.prompts[{}]: {} tokens leave none of the model's {} positions", i, n,

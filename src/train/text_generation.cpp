@@ -34,16 +34,16 @@ int32_t token_id(const Json& value, const std::string& path) {
 
 }  // namespace
 
-std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, std::string_view prompt, bool special) {
+std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, std::string_view prompt, bool special, int32_t eos) {
   std::vector<int32_t> ids;
   if (special) ids = leading_tokens(tokenizer);
   Tokenizer::Encoder(tokenizer).encode(prompt, SpecialTokens::kLeaveOut, ids);
   // A prompt that begins with the BOS that stands before it.
   if (special && ids.size() > 1 && ids[0] == tokenizer.bos() && ids[1] == ids[0]) ids.erase(ids.begin());
   if (ids.empty()) {
-    if (tokenizer.eos() < 0)
-      fail(Exit::kUsage, "the prompt has no token, and {} names no EOS to begin with", tokenizer.name());
-    ids.push_back(tokenizer.eos());
+    if (eos < 0) eos = tokenizer.eos();
+    if (eos < 0) fail(Exit::kUsage, "the prompt has no token, and {} names no EOS to begin with", tokenizer.name());
+    ids.push_back(eos);
   }
   return ids;
 }

@@ -12,9 +12,10 @@
 namespace mantissa {
 
 // The prompt's tokens behind those that the tokenizer's post-processor puts before a text (BOS; left out with
-// `special` false). A prompt without any token becomes the EOS token, which ends the document before; Exit::kUsage
-// where there is none.
-std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, std::string_view prompt, bool special = true);
+// `special` false). A prompt without any token becomes the token `eos` (-1: the tokenizer's EOS), which ends the
+// document before; Exit::kUsage where there is none.
+std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, std::string_view prompt, bool special = true,
+                                   int32_t eos = -1);
 
 // The same of a user's turn `prompt` behind a system turn (none where `system` is empty), up to the header of the
 // assistant's. A template that writes BOS itself takes none from the post-processor.
