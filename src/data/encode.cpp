@@ -36,6 +36,9 @@ std::string contradiction(const DataConfig& c) {
     return "data.messages_key: needs data.chat_template, chatml, llama3 or qwen3";
   if (!c.fine_tuning() && c.chat_template != "none")
     return "data.chat_template: needs data.messages_key or data.prompt_key";
+  const bool plain_pair = !c.prompt_key.empty() && c.chat_template == "none";
+  if (!plain_pair && c.prompt_suffix != DataConfig().prompt_suffix)
+    return "data.prompt_suffix: needs data.prompt_key, and chat_template none";
   if (c.chat_template == "none" && !c.system_prompt.empty()) return "data.system_prompt: needs data.chat_template";
   return "";
 }

@@ -289,6 +289,8 @@ TEST(Encode, RefusesWhatContradictsItself) {
       {"bytes", [](DataConfig& c) { c = pairs(), c.messages_key = "m"; }, "data.messages_key: excludes"},
       {"bytes", [](DataConfig& c) { c.chat_template = "chatml"; }, "data.chat_template: needs"},
       {"bytes", [](DataConfig& c) { c = pairs(), c.system_prompt = "s"; }, "data.system_prompt: needs"},
+      {"bytes", [](DataConfig& c) { c.prompt_suffix = " "; }, "data.prompt_suffix: needs"},
+      {"bytes", [](DataConfig& c) { c = talks("chatml"), c.prompt_suffix = " "; }, "data.prompt_suffix: needs"},
       {"bytes", [](DataConfig& c) { c = talks("chatml"); }, "data.chat_template: chatml writes <|im_start|>"},
       {"bytes", [](DataConfig& c) { c.eos_token = "x"; }, "data.eos_token: 'x'"},
       {kFixtures + "chatml", [](DataConfig& c) { c = talks("llama3"); }, "data.chat_template: llama3 writes"},
