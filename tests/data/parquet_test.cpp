@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/sha256.h"
+#include "data/readers/parquet_footer.h"
 #include "data/readers/parquet_module.h"
 #include "data/record.h"
 #include "tests/base/support.h"
@@ -234,6 +235,30 @@ TEST_F(ParquetTest, HugePagesAreRefused) {
     const std::string message = verdict(bytes);
     EXPECT_TRUE(message.starts_with("reading it needs more than 192 MiB")) << message;
   }
+}
+
+// Three bytes a column, a kilobyte each once read.
+TEST(ParquetFooter, CostIsFoundBeforehand) {
+  const auto says = [](const std::string& footer) {
+    return error_of(Exit::kInput, [&] { check_parquet_footer(footer, "x"); });
+  };
+  // FileMetaData {4: list of one struct, RowGroup {1: list of many structs, ColumnChunk {2: i64 0}}}.
+  const auto row_group = [](size_t columns) {
+    std::string list = "\x19\xfc";  // field 1, a list; its length follows
+    for (size_t n = columns;; n >>= 7) {
+      list += static_cast<char>(n >= 128 ? (n & 127) | 128 : n);
+      if (n < 128) break;
+    }
+    for (size_t i = 0; i < columns; ++i) list += std::string("\x26\x00\x00", 3);
+    return std::string("\x49\x1c", 2) + list + std::string(2, '\0');
+  };
+  check_parquet_footer(row_group(1000), "x");
+  EXPECT_TRUE(says(row_group(3'000'000)).starts_with("x: its footer describes more row groups and columns than 192"));
+  EXPECT_EQ(says(row_group(3).substr(0, 9)), "x: its footer ends within a value (byte 9 of 9)");
+  EXPECT_EQ(says(row_group(3) + "x"), "x: bytes follow the end of its footer");
+  EXPECT_EQ(says(std::string(100, '\x1c')), "x: its footer is nested more than 32 deep (byte 33 of 100)");
+  EXPECT_EQ(says("\x19\xf6\xff\xff\xff\xff\x07"), "x: its footer has a list that is longer than itself (byte 7 of 7)");
+  EXPECT_EQ(says("\x1d"), "x: its footer has a value of no known type (byte 1 of 1)");
 }
 
 // Every byte of a file changed in turn: a refusal or another text, never a crash, a hang or memory without bound.

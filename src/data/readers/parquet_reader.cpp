@@ -6,6 +6,7 @@
 #include "base/module.h"
 #include "base/sha256.h"
 #include "base/text.h"
+#include "data/readers/parquet_footer.h"
 #include "data/readers/parquet_module.h"
 #include "data/readers/readers.h"
 
@@ -100,6 +101,7 @@ class ParquetRecords final : public FileRecords {
     std::memcpy(&footer, text.data() + text.size() - 8, 4);
     if (footer > text.size() - 12 || footer > kMaxFooter)
       fail(Exit::kInput, "{}: footer of {} bytes, the file has {} (limit {})", path_, footer, text.size(), kMaxFooter);
+    check_parquet_footer(text.substr(text.size() - 8 - footer, footer), path_);
   }
 
   void check_columns() {
