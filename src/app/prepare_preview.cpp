@@ -6,17 +6,46 @@
 
 #include "base/text.h"
 #include "base/units.h"
+#include "data/tokenizer/utf8.h"
 
 namespace mantissa {
 namespace {
 
 constexpr int32_t kFirstTokens = 12, kLastTokens = 4;  // of a segment
+constexpr int32_t kFirstUnlabelled = 2;                // of one without labels, as padding
 constexpr size_t kSegments = 6;                        // of a row
+
+// Controls, and what turns the direction of a line or takes no room.
+bool invisible(uint32_t code) {
+  return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0xad || (code >= 0x200b && code <= 0x200f) ||
+         (code >= 0x2028 && code <= 0x202e) || (code >= 0x2060 && code <= 0x206f) || code == 0xfeff;
+}
+
+// The bytes of a token between quotes: as text where they are UTF-8, else as \xNN.
+std::string quoted(std::string_view bytes) {
+  if (tokenizer::find_ill_formed(bytes) < bytes.size()) return "\"" + printable(bytes) + "\"";
+  std::string out = "\"";
+  for (size_t at = 0; at < bytes.size();) {
+    const auto [code, size] = tokenizer::code_point_at(bytes.data() + at);
+    if (code == '\n')
+      out += "\\n";
+    else if (code == '\t')
+      out += "\\t";
+    else if (code == '"' || code == '\\')
+      out += fmt::format("\\{}", static_cast<char>(code));
+    else if (invisible(code))
+      out += fmt::format("\\u{:04x}", code);
+    else
+      out += bytes.substr(at, size);
+    at += size;
+  }
+  return out + "\"";
+}
 
 std::string token_text(const Tokenizer* tokenizer, int32_t id) {
   if (tokenizer == nullptr) return "";
   if (!tokenizer->known(id)) return "(unknown)";
-  return fmt::format("\"{}\"{}", printable(tokenizer->bytes_of(id)), tokenizer->special(id) ? "  special" : "");
+  return quoted(tokenizer->bytes_of(id)) + (tokenizer->special(id) ? "  special" : "");
 }
 
 void add_token(const Batch& batch, int32_t at, const Tokenizer* tokenizer, std::string& out) {
@@ -33,10 +62,12 @@ void add_segment(const Batch& batch, size_t segment, const Tokenizer* tokenizer,
   out += fmt::format("  segment {} · tokens {} to {} · {} with a label\n", segment + 1, begin, end - 1,
                      grouped(static_cast<int64_t>(labels)));
   out += fmt::format("    {:>8} {:>8} {:>8}  token\n", "position", "id", "label");
+  const int32_t first = labels > 0 ? kFirstTokens : kFirstUnlabelled, last = labels > 0 ? kLastTokens : 0;
   for (int32_t at = begin; at < end; ++at) {
-    if (at == begin + kFirstTokens && end - at > kLastTokens + 1) {
+    if (at == begin + first && end - at > last + 1) {
       out += fmt::format("    {:>8}\n", "...");
-      at = end - kLastTokens;
+      if (last == 0) break;
+      at = end - last;
     }
     add_token(batch, at, tokenizer, out);
   }
