@@ -348,6 +348,12 @@ TEST_F(RecordTest, MalformedFilesCostLittle) {
   std::filesystem::resize_file(sparse, size_t{4} << 30);
   std::string zeros = file("zeros.txt", "");
   std::filesystem::resize_file(zeros, size_t{4} << 30);
+  // FileMetaData {4: [RowGroup {1: [3,000,000 times ColumnChunk {2: i64 0}]}]}, three bytes a column.
+  std::string footer("\x49\x1c\x19\xfc\xc0\x8d\xb7\x01", 8);
+  for (int i = 0; i < 3'000'000; ++i) footer.append("\x26\x00\x00", 3);
+  footer.append(2, '\0');
+  const auto footer_size = static_cast<uint32_t>(footer.size());
+  footer = "PAR1" + footer + std::string(reinterpret_cast<const char*>(&footer_size), 4) + "PAR1";
   const Case cases[] = {
       {sparse, ":1: a line of more than 64 MiB; JSON lines hold one object a line", text},
       {zeros, ":1: a line of more than 64 MiB; is this text?", text},
@@ -365,6 +371,7 @@ TEST_F(RecordTest, MalformedFilesCostLittle) {
       {file("lfs.txt", "version https://git-lfs.github.com/spec/v1\n"), ": expected text, found a Git LFS pointer",
        text},
       {file("short.parquet", "PAR1"), ": is cut short", text},
+      {file("footer.parquet", footer), ": its footer describes more row groups and columns than 192 MiB hold", text},
   };
   for (const Case& c : cases) {
     const std::string message = cost(c.path, config_, c.spec);
