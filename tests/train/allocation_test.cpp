@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "data/dataset.h"
+#include "data/loader.h"
 #include "model/generator.h"
 #include "tests/base/support.h"
 #include "train/engine.h"
@@ -151,6 +152,27 @@ TEST(BatchAllocates, Nothing) {
     data.batch(Split::kTrain, first, 4, batch);
     valid += batch.valid_tokens;
   }
+  counting = false;
+  EXPECT_EQ(allocations.load(), 0);
+  EXPECT_GT(valid, 0);
+}
+
+TEST(LoaderAllocates, NothingOnceItRuns) {
+  const testing::TempFolder folder;
+  std::string text;
+  for (int i = 0; i < 4000; ++i) text += i % 50 == 49 ? "\n\n" : "word ";
+  write_atomic(folder / "text.txt", text);
+  DataConfig config;
+  config.train = folder / "text.txt";
+  config.sequence_length = 64;
+  config.packing = "best_fit";
+  const Dataset data = Dataset::load(config, 1);
+  Loader loader(data, {.steps = 300, .accumulation = 2, .micro_rows = 4});
+  loader.next();
+  allocations = 0;
+  counting = true;
+  int64_t valid = 0;
+  for (int64_t step = 2; step <= 300; ++step) valid += loader.next().valid_tokens;
   counting = false;
   EXPECT_EQ(allocations.load(), 0);
   EXPECT_GT(valid, 0);
