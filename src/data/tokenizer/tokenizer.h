@@ -40,7 +40,8 @@ class Tokenizer {
   const std::string& sha256() const;  // of tokenizer.json; "" for bytes
   int64_t vocab_size() const;         // largest id + 1
 
-  // Ids, -1 when there is none: of a token by its content (added tokens) or by its byte-level spelling (vocabulary).
+  // Ids, -1 when there is none: of a token by its content (added tokens) or by its byte-level spelling (vocabulary); of
+  // bytes by the byte itself.
   int32_t find(std::string_view token) const;
   // What tokenizer_config.json names; bytes: eos 0, the others -1.
   int32_t bos() const;
@@ -51,7 +52,7 @@ class Tokenizer {
   bool special(int32_t id) const;               // an added token with special = true
   std::string_view bytes_of(int32_t id) const;  // the bytes a token stands for; Exit::kInput for an unknown id
   // The bytes of `ids` end to end, ill-formed UTF-8 replaced by U+FFFD as Hugging Face does; skip_special leaves
-  // special tokens out.
+  // special tokens out. Ids that no token has are left out.
   std::string decode(std::span<const int32_t> ids, bool skip_special = false) const;
 
   // Scratch and a cache of words; not shared between threads.
