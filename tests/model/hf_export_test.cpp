@@ -1,9 +1,11 @@
 // Written model folders: read back bit for bit, whole or not at all, with the keys of old and new transformers.
 #include "model/hf_export.h"
 
+#include <csignal>
 #include <set>
 
 #include "model/hf_tensors.h"
+#include "tests/base/child_cost.h"
 #include "tests/model/model_folder.h"
 
 namespace mantissa {
@@ -163,6 +165,21 @@ TEST(HfWriteFolder, WholeOrNotAtAll) {
   error_of(Exit::kStorage, [&] { write(folder / "file/out"); });
   error_of(Exit::kUsage, [&] { write(folder / "file"); });
   EXPECT_EQ(read_text(folder / "file"), "x");
+}
+
+// A file system that takes no more: a limit on the size of files stands in for a full disk.
+TEST(HfWriteFolder, AFullDiskLeavesNothing) {
+  const TempFolder folder;
+  const Loaded source(golden("gpt2"));
+  const testing::Cost cost = testing::cost_of([&] {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{100'000, 100'000};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    write_hf_folder(folder / "out", source.model, source.params, {.dtype = DType::kF32});
+  });
+  EXPECT_EQ(cost.code, static_cast<int>(Exit::kStorage)) << cost.message;
+  EXPECT_NE(cost.message.find("model.safetensors: cannot write"), std::string::npos) << cost.message;
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "something was left behind";
 }
 
 TEST(HfWriteFolder, RemovesItsOwnFilesAlone) {
