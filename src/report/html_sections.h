@@ -12,9 +12,9 @@ struct Section {
   std::string id, title, body;  // body: HTML
 };
 
-Section result_section(const ReportData& data);  // headline, sentences, speed at a given loss
-Section table_section(const ReportData& data);   // the comparison
-Section curves_section(const ReportData& data);  // places for the charts
+Section result_section(const ReportData& data);   // headline, sentences, speed at a given loss
+Section table_section(const ReportData& data);    // the comparison
+Section curves_section(const ReportData& data);   // places for the charts
 Section samples_section(const ReportData& data);  // what the models wrote while they trained
 Section quantization_section(const ReportData& data);
 Section memory_section(const ReportData& data);

@@ -92,7 +92,7 @@ struct Run {
   std::string config;  // text of config.yaml, or empty
   Metrics metrics;
   std::vector<SampleLine> samples;  // in the order of the file
-  CompareRow row;  // the comparison's row, or one made from run.json and result.json
+  CompareRow row;                   // the comparison's row, or one made from run.json and result.json
 };
 
 // All that one report shows.

@@ -36,8 +36,8 @@ struct TrainSection {
   int64_t steps = 0;   // 0: from epochs
   int64_t tokens = 0;  // 0: from epochs; steps = ceil(tokens / batch.tokens)
   double epochs = 1;
-  int64_t eval_every = 0;  // steps; 0: at the end alone
-  int64_t eval_rows = 0;   // rows of an evaluation; 0: all
+  int64_t eval_every = 0;    // steps; 0: at the end alone
+  int64_t eval_rows = 0;     // rows of an evaluation; 0: all
   int64_t sample_every = 0;  // steps; 0: off
   std::string recompute = "none";
   bool save_weights = true;  // RUN/model at the end

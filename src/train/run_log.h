@@ -19,8 +19,8 @@ struct SampleReport;
 
 class RunLog {
  public:
-  // Makes the folder; metrics.jsonl begins anew, result.json and samples.jsonl of before go. Exit::kStorage when it cannot be
-  // written.
+  // Makes the folder; metrics.jsonl begins anew, result.json and samples.jsonl of before go. Exit::kStorage when it
+  // cannot be written.
   explicit RunLog(const std::string& folder);
 
   void write_config(const std::string& yaml);
