@@ -143,6 +143,7 @@ TEST(Tokenizer, RandomTextComesBack) {
       Ids ids;
       encoder.encode(text, SpecialTokens::kLeaveOut, ids);
       ASSERT_EQ(tokenizer.decode(ids), text);
+      if (round % 20 != 0) continue;
       Ids cold;
       Tokenizer::Encoder(tokenizer).encode(text, SpecialTokens::kLeaveOut, cold);
       ASSERT_EQ(ids, cold) << text;
