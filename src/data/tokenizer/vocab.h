@@ -20,8 +20,8 @@ class Vocab {
   // `spelling` is the byte-level spelling; one that uses characters outside of it stands for its own UTF-8 bytes, and
   // no text is ever encoded to it. Returns false when id or spelling is taken. 0 <= id <= kMaxTokenId.
   bool add(std::string_view spelling, int32_t id);
-  // Gives an id of an added token the bytes that it decodes to, without making them findable. An id that add() took with a
-  // byte-level spelling keeps its bytes.
+  // Gives an id of an added token the bytes that it decodes to, without making them findable. An id that add() took
+  // with a byte-level spelling keeps its bytes.
   void set_bytes(int32_t id, std::string_view bytes);
 
   int32_t find_bytes(std::string_view bytes) const;        // -1 when there is none
