@@ -1,6 +1,7 @@
 // mantissa compare CONFIG: the same run under several precision settings, then a table and a report.
 #include "app/flags.h"
 #include "app/read_config.h"
+#include "app/read_progress.h"
 #include "app/run_console.h"
 #include "app/verbs.h"
 #include "base/file.h"
@@ -71,6 +72,8 @@ int compare_verb(const std::vector<std::string>& given) {
     console.line(fmt::format("compare   {} rows of {} tokens, the same seed, data and order in each · {}", count,
                              grouped(trainer.steps() * config.batch.tokens), folder));
   };
+  ReadProgress progress(console);
+  hooks.reading = progress.hook();
   hooks.train.step = [&](const StepReport& r) {
     // A file would fill with steps; there the rows alone are told.
     if (console.interactive())

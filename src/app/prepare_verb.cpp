@@ -1,10 +1,9 @@
 // mantissa prepare: data to packed rows on the disk (docs/prepare.md).
 #include "data/prepare.h"
 
-#include <chrono>
-
 #include "app/flags.h"
 #include "app/prepare_preview.h"
+#include "app/read_progress.h"
 #include "app/verbs.h"
 #include "base/console.h"
 #include "base/file.h"
@@ -53,38 +52,6 @@ void take_config(const std::vector<std::string>& overrides, PrepareFlags& flags,
   flags.seed = config.run.seed;
   flags.model = config.model_init;
 }
-
-// One line that says how far the work is: redrawn on a terminal, elsewhere one every ten seconds.
-class Progress {
- public:
-  explicit Progress(Console& console) : console_(console) {}
-
-  void reading(const IngestProgress& p) {
-    const double seconds = elapsed();
-    const double documents = static_cast<double>(p.documents) / seconds;
-    const double megabytes = static_cast<double>(p.text_bytes) / 1e6 / seconds;
-    show(p.share,
-         fmt::format("{} documents · {}/s · {:.1f} MB/s", grouped(p.documents),
-                     grouped(static_cast<int64_t>(documents)), megabytes),
-         "reading");
-  }
-  void writing(int64_t rows, int64_t of) {
-    show(static_cast<double>(rows) / static_cast<double>(of), grouped(rows) + " rows", "writing");
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-
-  double elapsed() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
-  void show(double share, const std::string& text, const char* what) {
-    if (!console_.interactive() && Clock::now() - shown_ < std::chrono::seconds(10)) return;
-    shown_ = Clock::now();
-    console_.status(fmt::format("{} {} {} · {}", what, progress_bar(share, 20), percent_text(share), text));
-  }
-
-  Console& console_;
-  Clock::time_point begin_ = Clock::now(), shown_ = begin_;
-};
 
 std::string megabytes(double bytes) { return fmt::format("{:.1f} MB", bytes / 1e6); }
 
@@ -156,13 +123,13 @@ int prepare_verb(const std::vector<std::string>& given) {
   if (flags.preview > 0) return preview(data, flags);
 
   Console console;
-  Progress progress(console);
+  ReadProgress progress(console);
   const PrepareReport report =
       prepare(data, {.out = flags.out,
                      .seed = static_cast<uint64_t>(flags.seed),
                      .shard_bytes = static_cast<uint64_t>(flags.shard_mib) << 20,
                      .zstd_level = static_cast<int>(flags.zstd),
-                     .reading = [&](const IngestProgress& p) { progress.reading(p); },
+                     .reading = progress.hook(),
                      .writing = [&](int64_t rows, int64_t of) { progress.writing(rows, of); }});
   console.end_status();
   print_report(console, report, flags.out);

@@ -3,6 +3,7 @@
 
 #include "app/flags.h"
 #include "app/read_config.h"
+#include "app/read_progress.h"
 #include "app/run_console.h"
 #include "app/verbs.h"
 #include "base/file.h"
@@ -52,7 +53,9 @@ int train_verb(const std::vector<std::string>& given) {
     return 0;
   }
   catch_stop_signals();
-  const Dataset data = Dataset::load(config.data, static_cast<uint64_t>(config.run.seed));
+  ReadProgress progress(console);
+  const Dataset data =
+      Dataset::load(config.data, static_cast<uint64_t>(config.run.seed), {.progress = progress.hook()});
   Trainer(config, data, {1, 1});  // checked before the rates are measured
   const MachineRates rates = measure_rates();
   Trainer trainer(config, data, rates);

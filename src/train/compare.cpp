@@ -82,16 +82,20 @@ void fill_deltas(Json& rows) {
 // Datasets by seed: packing and order are seeded.
 class Datasets {
  public:
-  explicit Datasets(const DataConfig& config) : config_(config) {}
+  Datasets(const DataConfig& config, const ProgressHook& reading) : config_(config), reading_(reading) {}
   const Dataset& of(int64_t seed) {
     auto found = sets_.find(seed);
     if (found == sets_.end())
-      found = sets_.emplace(seed, std::make_unique<Dataset>(Dataset::load(config_, static_cast<uint64_t>(seed)))).first;
+      found = sets_
+                  .emplace(seed, std::make_unique<Dataset>(
+                                     Dataset::load(config_, static_cast<uint64_t>(seed), {.progress = reading_})))
+                  .first;
     return *found->second;
   }
 
  private:
   DataConfig config_;
+  ProgressHook reading_;
   std::map<int64_t, std::unique_ptr<Dataset>> sets_;
 };
 
@@ -162,7 +166,7 @@ bool run_compare(const TrainConfig& config, bool restart, const CompareHooks& ho
   for (const CompareRowSpec& spec : specs) ended += find_row(rows, spec.name) != nullptr;
   if (ended == specs.size()) return false;
 
-  Datasets data(config.data);
+  Datasets data(config.data, hooks.reading);
   // Every row is checked before the first one trains.
   const Dataset& first_data = data.of(config.run.seed);
   if (begun) refuse_changed_data(before, first_data, path);

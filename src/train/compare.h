@@ -26,6 +26,7 @@ struct CompareHooks {
   std::function<void(Trainer&, const Dataset&, const MachineRates&)> started;
   // compare.json was written with one more row.
   std::function<void()> row_ended;
+  ProgressHook reading;  // of the data's files
   TrainHooks train;
 };
 
