@@ -47,7 +47,7 @@ constexpr GemmEngine kBase{{"base", GemmMath::kF32, 1, 1, 16, cpu_base::multiply
                             cpu_base::pack_right_f32, nullptr, nullptr},
                            cpu_base::store_block, cpu_base::scale_sums};
 
-const char* has_onednn(const Exec&) { return onednn_module().gemm ? "" : onednn_module().absence; }
+const char* has_onednn(const Exec&) { return onednn_module().gemm ? "" : onednn_module().absence.c_str(); }
 const char* onednn_takes(const GemmProblem& p) {
   const bool plain = p.scaling == GemmScaling::kNone && p.a.dtype == p.b.dtype && bits_of(p.a.dtype) >= 16;
   if (!plain) return "quantized or mixed sides";
