@@ -35,7 +35,7 @@ int open_regular(const std::string& path, Links links, uint64_t& size) {
   const int fd = ::open(path.c_str(), flags);
   if (fd < 0) {
     if (errno == ELOOP && links == Links::kRefuse)
-      fail(Exit::kInput, "{}: is a symbolic link, expected a plain file", path);
+      fail(Exit::kInput, "{}: is a symbolic link, expected a plain file; a copy made with cp -rL holds plain files", path);
     fail(Exit::kInput, "{}: cannot open: {}", path, std::strerror(errno));
   }
   struct stat info {};

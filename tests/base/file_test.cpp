@@ -37,8 +37,9 @@ TEST(File, NamesWhatItCannotRead) {
             (folder / "big") + ": has 100 bytes, expected at most 99");
   std::filesystem::create_symlink(folder / "big", folder / "link");
   EXPECT_EQ(MappedFile::open(folder / "link").bytes().size(), 100u);
-  EXPECT_EQ(error_of(Exit::kInput, [&] { MappedFile::open(folder / "link", Links::kRefuse); }),
-            (folder / "link") + ": is a symbolic link, expected a plain file");
+  EXPECT_EQ(
+      error_of(Exit::kInput, [&] { MappedFile::open(folder / "link", Links::kRefuse); }),
+      (folder / "link") + ": is a symbolic link, expected a plain file; a copy made with cp -rL holds plain files");
   EXPECT_EQ(error_of(Exit::kInput, [] { MappedFile::open("/dev/zero"); }),
             "/dev/zero: is not a file, expected a plain file");
 }
