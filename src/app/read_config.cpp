@@ -50,7 +50,6 @@ TrainConfig read_train_config(const std::string& path, const std::vector<std::st
       fail(Exit::kUsage, "model.init: {} is not on this disk; give the model's sizes in the config to plan without it",
            config.model_init);
     fmt::print("note      model.init: {} is not on this disk; planned from the config's sizes\n", config.model_init);
-    config.model_init.clear();
   } else if (!config.model_init.empty()) {
     config.model = model_of_folder(config, source);
   }

@@ -14,8 +14,7 @@ struct ReadOptions {
 };
 
 // Reads CONFIG with overrides and resolves it. Sizes beside a model.init are held to the folder's config.json:
-// Exit::kUsage names the first key that differs and where it was given. When planning without the folder, model_init
-// comes back empty.
+// Exit::kUsage names the first key that differs and where it was given.
 TrainConfig read_train_config(const std::string& path, const std::vector<std::string>& overrides,
                               const ReadOptions& options = {});
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "model/hf_checkpoint.h"
 
 namespace mantissa {
 namespace {
@@ -92,14 +91,6 @@ void TrainConfig::describe(config::Fields& fields) {
 }
 
 void TrainConfig::resolve() {
-  if (!model_init.empty()) {
-    const ModelConfig given = model;
-    model = read_hf_config(model_init);
-    model.resolve();
-    // The config that a run writes has both.
-    if (given != ModelConfig{} && given != model)
-      fail(Exit::kUsage, "model: init {} gives the sizes; leave the other keys of the section out", model_init);
-  }
   model.resolve();
   data.model_folder = model_init;
   data.model_vocab_size = model.vocab_size;

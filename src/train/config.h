@@ -78,7 +78,8 @@ struct TrainConfig {
   CompareConfig compare;
 
   void describe(config::Fields& fields);
-  // After parsing: reads model_init's config.json, resolves the model, checks what can be checked without data.
+  // After parsing, `model` holding model_init's sizes where there is one: fills derived values and checks what can be
+  // checked without data.
   void resolve();
   // Throws Exit::kUsage for a recipe option that no recipe in use reads; a comparison uses precision.recipes too.
   void refuse_unread(bool comparing) const;

@@ -29,6 +29,14 @@ ParamStoreOptions store_options(const PrecisionConfig& precision, const EngineOp
 
 }  // namespace
 
+MicroBatch view(const Batch& b) {
+  const auto t = static_cast<int64_t>(b.ids.size());
+  return {{b.ids.data(), DType::kI32, {t}},
+          {b.labels.data(), DType::kI32, {t}},
+          {b.positions.data(), DType::kI32, {t}},
+          {b.segments.data(), DType::kI32, {static_cast<int64_t>(b.segments.size())}}};
+}
+
 Engine::Engine(const ModelConfig& model, const PrecisionConfig& precision, const EngineOptions& options)
     : params_(find_arch(model.arch).params(model), store_options(precision, options)),
       decoder_(model, precision, params_, options.tokens, options.sequence_length),

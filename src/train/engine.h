@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "data/batch.h"
 #include "model/decoder.h"
 #include "model/hf_checkpoint.h"
 
@@ -23,6 +24,9 @@ struct MicroBatch {
   ConstTensor ids, labels, positions;  // [T] i32
   ConstTensor segments;                // [S+1] i32
 };
+
+// The tensors of a batch, which must outlive them.
+MicroBatch view(const Batch& batch);
 
 struct AdamwSettings {
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;

@@ -17,14 +17,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-MicroBatch view(const Batch& b) {
-  const auto t = static_cast<int64_t>(b.ids.size());
-  return {{b.ids.data(), DType::kI32, {t}},
-          {b.labels.data(), DType::kI32, {t}},
-          {b.positions.data(), DType::kI32, {t}},
-          {b.segments.data(), DType::kI32, {static_cast<int64_t>(b.segments.size())}}};
-}
-
 // Fills a batch up to `rows` with rows that no loss counts.
 void pad_rows(Batch& b, int64_t rows) {
   while (b.rows < rows) {

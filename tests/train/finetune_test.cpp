@@ -120,14 +120,6 @@ TEST(FineTune, LearnsGsm8kAnswersByHeart) {
   EXPECT_LT(overfit(folder, samples, 1536, 300), 0.05);
 }
 
-MicroBatch view(const Batch& b) {
-  const auto t = static_cast<int64_t>(b.ids.size());
-  return {{b.ids.data(), DType::kI32, {t}},
-          {b.labels.data(), DType::kI32, {t}},
-          {b.positions.data(), DType::kI32, {t}},
-          {b.segments.data(), DType::kI32, {static_cast<int64_t>(b.segments.size())}}};
-}
-
 // Loss and every gradient of one batch, divided by its labels, under FP32.
 struct Trace {
   double loss = 0;
