@@ -1,7 +1,7 @@
 # One static library per folder of src/, linked only to the folders below it. tools/check_layers.py checks the includes.
 function(mantissa_layer name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
-  list(FILTER sources EXCLUDE REGEX "/ops/cpu/|/app/main.cpp|/modules/")
+  list(FILTER sources EXCLUDE REGEX "/cpu/|/cuda/|/app/main.cpp|/modules/")
   if(NOT sources)
     add_library(mantissa_${name} INTERFACE)
     target_link_libraries(mantissa_${name} INTERFACE mantissa_options ${ARGN})

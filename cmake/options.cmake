@@ -2,10 +2,12 @@
 add_library(mantissa_options INTERFACE)
 target_include_directories(mantissa_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
 # Numerics are exact: no contraction into fma but where the code says so, no fast-math.
-target_compile_options(mantissa_options INTERFACE -ffp-contract=off -fno-math-errno -fno-trapping-math
-  -Wall -Wextra -Wshadow -Wpointer-arith -Wno-unknown-pragmas -Wno-missing-field-initializers -Wno-restrict)
+# CUDA sources have their own (cuda.cmake).
+target_compile_options(mantissa_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off -fno-math-errno
+  -fno-trapping-math -Wall -Wextra -Wshadow -Wpointer-arith -Wno-unknown-pragmas -Wno-missing-field-initializers
+  -Wno-restrict>)
 if(MANTISSA_WARNINGS_AS_ERRORS)
-  target_compile_options(mantissa_options INTERFACE -Werror)
+  target_compile_options(mantissa_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
 if(MANTISSA_SANITIZE)
   target_compile_options(mantissa_options INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all

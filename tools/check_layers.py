@@ -16,6 +16,7 @@ ALLOWED["data"] = {"base", "data"}
 ALLOWED["report"] = {"base", "report"}
 ALLOWED["train"] |= {"data"}
 ALLOWED["app"] |= {"data", "report"}
+ALLOWED["gpu"] = ALLOWED["train"]  # tests of the GPU, from ops to runs
 ALLOWED["modules"] = ALLOWED["ops"] | {"data", "modules"}  # libraries loaded at run time
 
 RECIPES = ["fp8-delayed", "fp8-tensorwise", "fp8-blockwise", "mxfp8", "nvfp4"]

@@ -48,7 +48,7 @@ void attention(benchmark::State& state) {
   const Tensor tqkv(qkv.data(), dtype, {kTokens, cols}), tdqkv(dqkv.data(), dtype, tqkv.shape);
   const Tensor tout(out.data(), dtype, {kTokens, out_cols}), tdout(dout.data(), dtype, tout.shape);
   const Tensor tlse(lse.data(), DType::kF32, {kLayout.heads, kTokens});
-  const ConstTensor segments(offsets.data(), DType::kI32, {static_cast<int64_t>(offsets.size())});
+  const Segments segments{.offsets = {offsets.data(), DType::kI32, {static_cast<int64_t>(offsets.size())}}};
   const float scale = 1.0f / std::sqrt(static_cast<float>(kLayout.head_dim));
   attention_fwd(exec, tout, tlse, tqkv, segments, kLayout, scale);
   for (auto _ : state) {

@@ -160,7 +160,8 @@ void cross_entropy_step(benchmark::State& state) {
   Buffer logits(dtype_of(state), {rows, vocab});
   for (auto _ : state) {
     LossSums sums;
-    cross_entropy(exec, sums, logits, {labels.data(), DType::kI32, {rows}}, 1.0f, 1e-4f);
+    const float grad_scale = 1;
+    cross_entropy(exec, &sums, logits, logits.dim(1), {labels.data(), DType::kI32, {rows}}, &grad_scale, 1e-4f);
     benchmark::DoNotOptimize(sums);
   }
   finish(state, 2 * logits.bytes());

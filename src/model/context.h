@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "model/param.h"
+#include "ops/attention.h"
 #include "recipes/recipe.h"
 #include "tensor/exec.h"
 
@@ -14,7 +15,7 @@ struct StepContext {
   Exec& exec;
   ParamStore& params;
   ConstTensor ids, labels, positions;          // [T] i32
-  ConstTensor segments;                        // [S+1] i32 token offsets of the packed documents
+  Segments segments;                           // of the packed documents
   ConstTensor cos_sin;                         // [P,D] f32
   std::vector<TensorError>* errors = nullptr;  // set: measure the quantization error of every operand
   bool check_finite = false;                   // set: throw Exit::kNonFinite at the first tensor with NaN or Inf

@@ -1,14 +1,16 @@
 // AdamW with decoupled weight decay: Loshchilov and Hutter 2019.
 #pragma once
 
+#include <span>
+
 #include "tensor/exec.h"
 
 namespace mantissa {
 
 struct AdamwStep {
   float lr = 0, beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f, weight_decay = 0;
-  float grad_scale = 1;      // gradient clipping factor
-  int64_t t = 1;             // 1-based step of the bias corrections
+  float grad_scale = 1;  // gradient clipping factor
+  int64_t t = 1;         // 1-based step of the bias corrections
 };
 
 // FP32 arithmetic in PyTorch's order: p -= lr wd p; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g²;
@@ -18,5 +20,32 @@ struct AdamwStep {
 // Returns how many elements of a BF16 param had a non-zero update and did not move.
 int64_t adamw(Exec& exec, Tensor param, Tensor copy, ConstTensor grad, Tensor m, Tensor v, const AdamwStep& step,
               bool stochastic, uint32_t tensor_id);
+
+// One parameter of an update; all of it in exec's memory.
+struct AdamwParam {
+  Tensor param;             // F32 master or BF16 weight
+  Tensor copy;              // optional BF16 compute copy, rounded to nearest
+  ConstTensor grad;         // F32 or BF16
+  Tensor m, v;              // F32, BF16 or U8 (8-bit codes, docs/training.md)
+  Tensor m_scale, v_scale;  // with U8: [ceil(n / kMomentBlock)] f32
+  bool decays = true;
+  uint32_t id = 0;  // of the random stream
+};
+
+constexpr int64_t kMomentBlock = 128;  // elements under one scale of 8-bit moments
+
+struct AdamwOutcome {
+  double grad_norm = 0;  // of all gradients, before clipping
+  int64_t unmoved = 0;   // BF16 params: elements with a non-zero update that did not move
+};
+
+// Gradient norm over all parameters (double, one fixed order), clipping (torch.nn.utils.clip_grad_norm_: grads are
+// scaled by min(1, max_norm / (norm + 1e-6)); max_norm 0: off), then adamw() on each; step.grad_scale multiplies what
+// clipping gives, step.weight_decay enters where the parameter decays. Where the norm is not finite nothing moves.
+// `outcome`, in exec's memory, is overwritten; no host read happens.
+void adamw_update(Exec& exec, AdamwOutcome* outcome, std::span<const AdamwParam> params, const AdamwStep& step,
+                  float max_norm, bool stochastic);
+// GPU scratch that adamw_update takes at most.
+int64_t adamw_scratch_bytes(std::span<const AdamwParam> params);
 
 }  // namespace mantissa

@@ -48,12 +48,12 @@ void check_units(const char* op, const Exec& exec, bool listed) {
 
 }  // namespace
 
-void attention_fwd(Exec& exec, Tensor out, Tensor lse, ConstTensor qkv, ConstTensor segments, const HeadLayout& layout,
-                   float scale) {
+void attention_fwd(Exec& exec, Tensor out, Tensor lse, ConstTensor qkv, const Segments& segments,
+                   const HeadLayout& layout, float scale) {
   const char* op = "attention_fwd";
-  check_args(op, qkv, out, lse, segments, layout, scale);
+  check_args(op, qkv, out, lse, segments.offsets, layout, scale);
   const auto run = [&]<class E>(E) {
-    AttentionJob<E> job = job_of<E>(exec, qkv, segments, layout, scale);
+    AttentionJob<E> job = job_of<E>(exec, qkv, segments.offsets, layout, scale);
     job.out = out.as<E>(), job.lse = lse.as<float>();
     check_units(op, exec, MANTISSA_CPU_CALL(exec, attention_fwd, exec, job));
   };
@@ -61,13 +61,13 @@ void attention_fwd(Exec& exec, Tensor out, Tensor lse, ConstTensor qkv, ConstTen
 }
 
 void attention_bwd(Exec& exec, Tensor dqkv, ConstTensor dout, ConstTensor qkv, ConstTensor out, ConstTensor lse,
-                   ConstTensor segments, const HeadLayout& layout, float scale) {
+                   const Segments& segments, const HeadLayout& layout, float scale) {
   const char* op = "attention_bwd";
-  check_args(op, qkv, out, lse, segments, layout, scale);
+  check_args(op, qkv, out, lse, segments.offsets, layout, scale);
   expect(op, "dqkv", dqkv, qkv.dtype, qkv.shape, "as qkv");
   expect(op, "dout", dout, qkv.dtype, out.shape, "as out");
   const auto run = [&]<class E>(E) {
-    AttentionJob<E> job = job_of<E>(exec, qkv, segments, layout, scale);
+    AttentionJob<E> job = job_of<E>(exec, qkv, segments.offsets, layout, scale);
     // Backward reads both.
     job.out = const_cast<E*>(out.as<E>()), job.lse = const_cast<float*>(lse.as<float>());
     job.dout = dout.as<E>(), job.dqkv = dqkv.as<E>();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/cpu/elementwise.h"
+#include "ops/cuda/table.h"
 #include "ops/expect.h"
 #include "tensor/quant.h"
 
@@ -30,6 +31,7 @@ void add(Exec& exec, Tensor y, ConstTensor a, ConstTensor b) {
   expect_float("add", "y", y, y.shape, "any shape");
   expect_float("add", "a", a, y.shape, "shape of y");
   expect_float("add", "b", b, y.shape, "shape of y");
+  if (exec.device()) return exec.gpu().add(exec, y, a, b);
   const AddArgs args{
       .n = y.count(), .y_type = y.dtype, .a_type = a.dtype, .b_type = b.dtype, .y = y.data, .a = a.data, .b = b.data};
   MANTISSA_CPU_CALL(exec, add, args);
@@ -38,6 +40,7 @@ void add(Exec& exec, Tensor y, ConstTensor a, ConstTensor b) {
 void cast(Exec& exec, Tensor y, ConstTensor x) {
   expect_float("cast", "y", y, y.shape, "any shape");
   expect_float("cast", "x", x, y.shape, "shape of y");
+  if (exec.device()) return exec.gpu().cast(exec, y, x);
   const CastArgs args{.n = y.count(), .y_type = y.dtype, .x_type = x.dtype, .y = y.data, .x = x.data};
   MANTISSA_CPU_CALL(exec, cast, args);
 }

@@ -8,9 +8,12 @@ namespace mantissa {
 // y[T,H] = table[ids[t]] (+ position_table[positions[t]] if given). ids, positions i32.
 void embedding_fwd(Exec& exec, Tensor y, ConstTensor ids, ConstTensor table /*[V,H]*/, ConstTensor positions,
                    ConstTensor position_table /*[P,H], optional*/);
-// dtable[ids[t]] += dy[t], in token order; the same for dposition_table if given. F32 or BF16 gradients; a BF16 gradient
-// sums each row in FP32 and rounds once.
+// dtable[ids[t]] += dy[t], in token order; the same for dposition_table if given. F32 or BF16 gradients; a BF16
+// gradient sums each row in FP32 and rounds once.
 void embedding_bwd(Exec& exec, Tensor dtable, Tensor dposition_table, ConstTensor dy, ConstTensor ids,
                    ConstTensor positions);
+
+// GPU scratch that embedding_bwd takes at most.
+int64_t embedding_scratch_bytes(int64_t tokens, int64_t rows, int64_t cols);
 
 }  // namespace mantissa

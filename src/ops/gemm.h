@@ -9,8 +9,8 @@
 
 namespace mantissa {
 
-// One side of a product, seen as [outer, K]. Plain: F32 or BF16. Quantized: codes with `scale`, which also says where the
-// scales enter (docs/numerics.md, "Emulation").
+// One side of a product, seen as [outer, K]. Plain: F32 or BF16. Quantized: codes with `scale`, which also says where
+// the scales enter (docs/numerics.md, "Emulation").
 struct GemmSide {
   ConstTensor data;                  // [outer,K]; [K,outer] if transposed
   bool transposed = false;           // the contraction runs along data's first dimension
@@ -21,7 +21,8 @@ struct GemmSide {
 };
 
 // c[M,N] = a[M,K] · b[N,K]ᵀ + bias[N] + beta c. Products of F32 sides run in FP32; BF16 and quantized sides run in BF16
-// with FP32 accumulation, each output summed in one fixed order. c is F32 or BF16, rounded once; bias has c's or F32 dtype.
+// with FP32 accumulation, each output summed in one fixed order. c is F32 or BF16, rounded once; bias has c's or F32
+// dtype.
 struct GemmDesc {
   GemmSide a, b;
   Tensor c;
@@ -30,6 +31,9 @@ struct GemmDesc {
 };
 
 void gemm(Exec& exec, const GemmDesc& desc);
+
+// GPU scratch that gemm() takes at most.
+constexpr int64_t kGemmScratchBytes = int64_t{64} << 20;
 
 // The candidate that gemm() takes for `desc`, and why each better-placed one refused: one line each.
 struct GemmChoice {

@@ -7,9 +7,11 @@
 
 namespace mantissa {
 
-void cross_entropy(Exec& exec, LossSums& sums, Tensor logits, ConstTensor labels, float grad_scale, float z_weight) {
+void cross_entropy(Exec& exec, LossSums* sums, Tensor logits, int64_t vocab, ConstTensor labels,
+                   const float* grad_scale, float z_weight) {
   check(logits.shape.rank() == 2, "cross_entropy: logits is {}, expected [R,V]", logits);
-  const int64_t rows = logits.dim(0), vocab = logits.dim(1);
+  const int64_t rows = logits.dim(0);
+  check(vocab == logits.dim(1), "cross_entropy: vocab is {}, expected the columns of logits {}", vocab, logits);
   expect_float("cross_entropy", "logits", logits, logits.shape, "R, V");
   expect("cross_entropy", "labels", labels, DType::kI32, {rows}, "R of logits");
   const int32_t* label = labels.as<int32_t>();
@@ -31,7 +33,7 @@ void cross_entropy(Exec& exec, LossSums& sums, Tensor logits, ConstTensor labels
                             .type = logits.dtype,
                             .logits = logits.slice(begin, n).data,
                             .labels = label + begin,
-                            .grad_scale = grad_scale,
+                            .grad_scale = grad_scale ? *grad_scale : 0.0f,
                             .z_weight = z_weight,
                             .loss = loss,
                             .lse = loss + n};
@@ -41,9 +43,9 @@ void cross_entropy(Exec& exec, LossSums& sums, Tensor logits, ConstTensor labels
       call.z += args.lse[r] * args.lse[r];
     }
   }
-  sums.loss += call.loss;
-  sums.z += call.z;
-  sums.valid += call.valid;
+  sums->loss += call.loss;
+  sums->z += call.z;
+  sums->valid += call.valid;
 }
 
 }  // namespace mantissa

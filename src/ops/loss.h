@@ -11,9 +11,11 @@ struct LossSums {
   int64_t valid = 0;  // tokens whose label is not -100
 };
 
-// Adds to `sums`. With a gradient (grad_scale != 0) logits[R,V] (BF16 or F32) are overwritten by
-// grad_scale * d(sum loss + z_weight * sum lse²)/dlogits; rows with label -100 get zeros. labels [R] i32.
-// z-loss: Chowdhery et al. 2022 (PaLM).
-void cross_entropy(Exec& exec, LossSums& sums, Tensor logits, ConstTensor labels, float grad_scale, float z_weight);
+// Adds to `sums` (in exec's memory). With grad_scale ([1], in exec's memory; null: losses alone) logits[R,P] (BF16 or
+// F32) are overwritten by grad_scale * d(sum loss + z_weight * sum lse²)/dlogits; rows with label -100 and the columns
+// from `vocab` to P, which pad the matrix and take no part, get zeros. labels [R] i32, -100 or 0 to vocab - 1: checked
+// on a CPU, on a GPU the caller sees to it. z-loss: Chowdhery et al. 2022 (PaLM).
+void cross_entropy(Exec& exec, LossSums* sums, Tensor logits, int64_t vocab, ConstTensor labels,
+                   const float* grad_scale, float z_weight);
 
 }  // namespace mantissa

@@ -7,8 +7,8 @@
 
 namespace mantissa {
 
-// y = x * rstd * weight, rstd = 1/sqrt(mean(x²) + eps). Zhang and Sennrich 2019. y.high is BF16 or F32; then y's quantized
-// forms are filled.
+// y = x * rstd * weight, rstd = 1/sqrt(mean(x²) + eps). Zhang and Sennrich 2019. y.high is BF16 or F32; then y's
+// quantized forms are filled.
 void rms_norm_fwd(Exec& exec, Operand& y, Tensor rstd /*[T] f32*/, ConstTensor x /*[T,H]*/, ConstTensor weight /*[H]*/,
                   float eps);
 // dx = gradient through the norm (+ dresidual if given: the gradient that flows past the norm); dweight += .
@@ -20,11 +20,15 @@ void add_rms_norm_fwd(Exec& exec, Operand& y, Tensor rstd, Tensor h, ConstTensor
                       float eps);
 
 // y = (x - mean) * rstd * weight + bias. Ba et al. 2016.
-void layer_norm_fwd(Exec& exec, Operand& y, Tensor mean, Tensor rstd, ConstTensor x, ConstTensor weight, ConstTensor bias,
-                    float eps);
-void layer_norm_bwd(Exec& exec, Tensor dx, Tensor dweight, Tensor dbias, ConstTensor dy, ConstTensor x, ConstTensor weight,
-                    ConstTensor mean, ConstTensor rstd, ConstTensor dresidual);
+void layer_norm_fwd(Exec& exec, Operand& y, Tensor mean, Tensor rstd, ConstTensor x, ConstTensor weight,
+                    ConstTensor bias, float eps);
+void layer_norm_bwd(Exec& exec, Tensor dx, Tensor dweight, Tensor dbias, ConstTensor dy, ConstTensor x,
+                    ConstTensor weight, ConstTensor mean, ConstTensor rstd, ConstTensor dresidual);
 void add_layer_norm_fwd(Exec& exec, Operand& y, Tensor mean, Tensor rstd, Tensor h, ConstTensor x, ConstTensor r,
                         ConstTensor weight, ConstTensor bias, float eps);
+
+// GPU scratch that the backward passes of this header, of rope.h and of bias_bwd take at most, `cols` being H, or the
+// N of a bias.
+int64_t row_reduction_scratch_bytes(int64_t rows, int64_t cols);
 
 }  // namespace mantissa

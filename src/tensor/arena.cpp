@@ -26,7 +26,7 @@ int64_t MemoryLedger::of(std::string_view purpose) const {
   return 0;
 }
 
-void Arena::Free::operator()(std::byte* p) const { std::free(p); }
+void Arena::Free::operator()(std::byte* p) const { device ? device->release(p) : std::free(p); }
 
 MemoryLedger Arena::measure(const std::function<void(Arena&)>& allocate) {
   Arena arena;
@@ -34,18 +34,21 @@ MemoryLedger Arena::measure(const std::function<void(Arena&)>& allocate) {
   return arena.ledger_;
 }
 
-void Arena::build(const std::function<void(Arena&)>& allocate) {
+void Arena::build(const std::function<void(Arena&)>& allocate, Device* device) {
   check(counting(), "an arena is built once");
   allocate(*this);
   size_ = used_;
   used_ = 0;
   ledger_ = {};
   if (size_ == 0) return;
-  auto* block = static_cast<std::byte*>(std::aligned_alloc(kAlignment, static_cast<size_t>(size_)));
-  if (!block) fail(Exit::kMemory, "memory: {} bytes could not be allocated", size_);
-  std::memset(block, 0, static_cast<size_t>(size_));
-  block_.reset(block);
-  base_ = block;
+  if (device) {
+    block_ = {static_cast<std::byte*>(device->allocate(size_)), Free{device}};
+  } else {
+    block_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, static_cast<size_t>(size_))));
+    if (!block_) fail(Exit::kMemory, "memory: {} bytes could not be allocated", size_);
+    std::memset(block_.get(), 0, static_cast<size_t>(size_));
+  }
+  base_ = block_.get();
   allocate(*this);
   check(used_ == size_, "arena: counted {} bytes, committed {}", size_, used_);
 }
@@ -67,8 +70,12 @@ Quantized Allocator::quantized(std::string_view purpose, const QuantFormat& form
                             : format.rule == ScaleRule::kNvfp4 ? DType::kE4M3
                                                                : DType::kF32;
   switch (format.blocking) {
-    case Blocking::kTensor: q.scale_inv = tensor(purpose, scale_dtype, {1}); break;
-    case Blocking::kRow: q.scale_inv = tensor(purpose, scale_dtype, {outer, ceil_div(inner, format.block)}); break;
+    case Blocking::kTensor:
+      q.scale_inv = tensor(purpose, scale_dtype, {1});
+      break;
+    case Blocking::kRow:
+      q.scale_inv = tensor(purpose, scale_dtype, {outer, ceil_div(inner, format.block)});
+      break;
     case Blocking::kTile:
       q.scale_inv = tensor(purpose, scale_dtype, {ceil_div(outer, format.block), ceil_div(inner, format.block)});
       break;

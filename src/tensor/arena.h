@@ -1,5 +1,6 @@
 // Memory is planned by running the same allocation code twice: a counting pass that only adds up, and a committing pass
-// that hands out addresses from one block. The plan is known before anything is allocated; addresses never change after.
+// that hands out addresses from one block. The plan is known before anything is allocated; addresses never change
+// after.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "tensor/device.h"
 #include "tensor/quant.h"
 
 namespace mantissa {
@@ -41,9 +43,9 @@ class Arena : public Allocator {
  public:
   static constexpr int64_t kAlignment = 256;  // bytes
 
-  // Runs `allocate` to count, reserves zeroed memory, runs `allocate` again to commit.
-  // Throws Exit::kMemory when the block cannot be had.
-  void build(const std::function<void(Arena&)>& allocate);
+  // Runs `allocate` to count, reserves zeroed memory (of the device, which must outlive this, or of the host), runs
+  // `allocate` again to commit. Throws Exit::kMemory when the block cannot be had.
+  void build(const std::function<void(Arena&)>& allocate, Device* device = nullptr);
   // The counting pass alone: what build() would reserve.
   static MemoryLedger measure(const std::function<void(Arena&)>& allocate);
 
@@ -54,6 +56,7 @@ class Arena : public Allocator {
 
  private:
   struct Free {
+    Device* device;  // null: the host's
     void operator()(std::byte* p) const;
   };
   std::unique_ptr<std::byte, Free> block_;
@@ -62,8 +65,8 @@ class Arena : public Allocator {
   MemoryLedger ledger_;
 };
 
-// Memory that several users share one after another: each rewinds and allocates from the start; the region is as large as
-// the largest of them. within() sizes it in the counting pass and places it in the second.
+// Memory that several users share one after another: each rewinds and allocates from the start; the region is as large
+// as the largest of them. within() sizes it in the counting pass and places it in the second.
 class Region : public Allocator {
  public:
   explicit Region(std::string purpose) : purpose_(std::move(purpose)) {}

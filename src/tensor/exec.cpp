@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "base/parallel.h"
 #include "base/error.h"
+#include "base/parallel.h"
 
 namespace mantissa {
 namespace {
@@ -38,20 +38,32 @@ Isa detect_isa() {
 
 const char* name_of(Isa isa) {
   switch (isa) {
-    case Isa::kBase: return "base";
-    case Isa::kAvx2: return "avx2";
-    case Isa::kAvx512: return "avx512";
+    case Isa::kBase:
+      return "base";
+    case Isa::kAvx2:
+      return "avx2";
+    case Isa::kAvx512:
+      return "avx512";
   }
   return "?";
 }
 
-void Exec::Free::operator()(std::byte* p) const { std::free(p); }
+void Exec::Free::operator()(std::byte* p) const { device ? device->release(p) : std::free(p); }
 
 Exec::Exec(Isa isa, int64_t shared_scratch_bytes)
     : isa_(isa), threads_(max_threads()), shared_bytes_((shared_scratch_bytes + 4095) / 4096 * 4096) {
   auto* block = static_cast<std::byte*>(std::aligned_alloc(4096, static_cast<size_t>(scratch_bytes())));
   if (!block) fail(Exit::kMemory, "memory: {} bytes of scratch could not be allocated", scratch_bytes());
   scratch_.reset(block);
+}
+
+Exec::Exec(Device& device) : device_(&device), scratch_(nullptr, Free{&device}) {}
+
+void Exec::reserve_scratch(int64_t bytes) {
+  check(device_ != nullptr, "reserve_scratch: a CPU's scratch is fixed when its Exec is made");
+  scratch_.reset();
+  scratch_.reset(static_cast<std::byte*>(device_->allocate(bytes)));
+  shared_bytes_ = bytes;
 }
 
 }  // namespace mantissa

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/philox.h"
+#include "tensor/device.h"
 #include "tensor/tensor.h"
 
 namespace mantissa {
@@ -25,6 +26,14 @@ enum class Pass : uint8_t {
 class Exec {
  public:
   explicit Exec(Isa isa = detect_isa(), int64_t shared_scratch_bytes = kSharedScratch);
+  // Ops run on the device, which must outlive this; there is no scratch before reserve_scratch().
+  explicit Exec(Device& device);
+
+  // The GPU, or null on a CPU. Every address that an op takes is in its memory.
+  Device* device() const { return device_; }
+  const CudaOps& gpu() const { return device_->ops(); }
+  // GPU: replaces the scratch that ops share. The largest of the ops' bounds, known from the plan.
+  void reserve_scratch(int64_t bytes);
 
   Isa isa() const { return isa_; }
   int threads() const { return threads_; }
@@ -32,7 +41,7 @@ class Exec {
   // Scratch of one thread, kThreadScratch bytes, 64-byte aligned. Contents do not survive the op.
   static constexpr int64_t kThreadScratch = int64_t{4} << 20;
   std::byte* thread_scratch(int thread) const { return scratch_.get() + shared_bytes_ + thread * kThreadScratch; }
-  // Scratch shared by the threads of one op.
+  // Scratch shared by the threads of one op; on a GPU in its memory.
   static constexpr int64_t kSharedScratch = int64_t{32} << 20;
   std::byte* shared_scratch() const { return scratch_.get(); }
   int64_t shared_scratch_bytes() const { return shared_bytes_; }
@@ -43,17 +52,20 @@ class Exec {
   RandomKey random_key(uint32_t tensor, DrawForm form) const { return {seed, step, tensor, form}; }
 
   uint64_t seed = 0;
-  uint32_t step = 0;         // optimizer step
-  int64_t token_offset = 0;  // tokens of this step before the current micro-batch: random bits do not depend on the layout
+  uint32_t step = 0;  // optimizer step
+  int64_t token_offset =
+      0;  // tokens of this step before the current micro-batch: random bits do not depend on the layout
   Pass pass = Pass::kForward;
 
  private:
   struct Free {
+    Device* device;  // null: the host's
     void operator()(std::byte* p) const;
   };
-  Isa isa_;
-  int threads_;
-  int64_t shared_bytes_;
+  Device* device_ = nullptr;
+  Isa isa_ = Isa::kBase;
+  int threads_ = 0;
+  int64_t shared_bytes_ = 0;
   std::unique_ptr<std::byte, Free> scratch_;
 };
 

@@ -67,7 +67,7 @@ StepContext Engine::context(const MicroBatch& batch) {
           .ids = batch.ids,
           .labels = batch.labels,
           .positions = batch.positions,
-          .segments = batch.segments,
+          .segments = {.offsets = batch.segments},
           .cos_sin = decoder_.cos_sin()};
 }
 
@@ -94,7 +94,7 @@ void Engine::micro_step(const MicroBatch& batch, int64_t valid, double z_weight,
   if (!weights_fresh_) refresh(c);
   weights_fresh_ = true;
   const float scale = valid > 0 ? 1.0f / static_cast<float>(valid) : 0.0f;
-  const std::string trouble = decoder_.forward_backward(c, sums_, scale, static_cast<float>(z_weight));
+  const std::string trouble = decoder_.forward_backward(c, &sums_, &scale, static_cast<float>(z_weight));
   if (amax_trouble_.empty()) amax_trouble_ = trouble;
   exec_.token_offset += batch.ids.count();
 }
@@ -144,7 +144,7 @@ void Engine::evaluate(const MicroBatch& batch, LossSums& sums) {
     refresh(c);
     weights_fresh_ = true;
   }
-  decoder_.evaluate(c, sums);
+  decoder_.evaluate(c, &sums);
 }
 
 void Engine::logits(const MicroBatch& batch, Tensor out) {
@@ -164,7 +164,7 @@ void Engine::find_nonfinite(const MicroBatch& batch) {
   PassScope evaluation(exec_, Pass::kEvaluate);
   refresh(c);
   LossSums sums;
-  decoder_.evaluate(c, sums);
+  decoder_.evaluate(c, &sums);
 }
 
 }  // namespace mantissa

@@ -116,7 +116,7 @@ Reference reference_of(const Case& c, const Inputs& in) {
 Result run(Exec& exec, const Case& c, const Inputs& in, DType dtype) {
   const int64_t tokens = c.tokens();
   std::vector<int32_t> segments = c.segments();
-  const ConstTensor seg(segments.data(), DType::kI32, {static_cast<int64_t>(segments.size())});
+  const Segments seg{.offsets = {segments.data(), DType::kI32, {static_cast<int64_t>(segments.size())}}};
   Result r;
   r.lse.assign(static_cast<size_t>(c.layout.heads * tokens), NAN);
   const Tensor lse(r.lse.data(), DType::kF32, {c.layout.heads, tokens});
@@ -292,7 +292,7 @@ TEST(AttentionArguments, AreChecked) {
   const auto fwd = [&](std::vector<int32_t> segments, const HeadLayout& l, Shape lse_shape) {
     attention_fwd(exec, {out.data(), DType::kF32, {4, 16}}, {lse.data(), DType::kF32, lse_shape},
                   {qkv.data(), DType::kF32, {4, 32}},
-                  {segments.data(), DType::kI32, {static_cast<int64_t>(segments.size())}}, l, 1);
+                  {.offsets = {segments.data(), DType::kI32, {static_cast<int64_t>(segments.size())}}}, l, 1);
   };
   const auto message = [&](auto&&... args) -> std::string {
     try {

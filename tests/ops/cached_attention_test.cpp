@@ -124,7 +124,7 @@ TEST(CachedAttentionBesideTraining, AgreesWithinItsPrecision) {
   std::vector<int32_t> segments = {0, 300};
   for (DType dtype : {DType::kF32, DType::kBF16}) {
     Values qkv = random_values(dtype, c.qkv(), 2), out(dtype, c.out()), lse(DType::kF32, {4, 300});
-    attention_fwd(exec, out, lse, qkv, {segments.data(), DType::kI32, {2}}, c.layout, c.scale());
+    attention_fwd(exec, out, lse, qkv, {.offsets = {segments.data(), DType::kI32, {2}}}, c.layout, c.scale());
     const std::vector<float> trained = out.floats();
     EXPECT_LT(relative_error(run(exec, c, qkv, {100}).floats(), std::vector<double>(trained.begin(), trained.end())),
               test::bound_of(dtype));

@@ -48,7 +48,8 @@ struct Problem {
   }
   LossSums run(Exec& exec, float grad_scale, float z_weight) {
     LossSums sums;
-    cross_entropy(exec, sums, logits, {labels.data(), DType::kI32, {rows}}, grad_scale, z_weight);
+    cross_entropy(exec, &sums, logits, vocab, {labels.data(), DType::kI32, {rows}},
+                  grad_scale != 0 ? &grad_scale : nullptr, z_weight);
     return sums;
   }
 };
@@ -106,7 +107,7 @@ TEST(CrossEntropy, SumsAccumulateOverCalls) {
   Exec exec;
   Problem p(DType::kF32, 10, 30);
   LossSums once = p.run(exec, 0, 0), twice = once;
-  cross_entropy(exec, twice, p.logits, {p.labels.data(), DType::kI32, {10}}, 0, 0);
+  cross_entropy(exec, &twice, p.logits, p.vocab, {p.labels.data(), DType::kI32, {10}}, nullptr, 0);
   EXPECT_EQ(twice.loss, 2 * once.loss);
   EXPECT_EQ(twice.z, 2 * once.z);
   EXPECT_EQ(twice.valid, 16);

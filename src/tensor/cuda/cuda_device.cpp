@@ -1,0 +1,213 @@
+#include "tensor/cuda/cuda_device.h"
+
+#include <nvtx3/nvToolsExt.h>
+
+#include "base/error.h"
+#include "tensor/cuda/check.h"
+#include "tensor/cuda/nvml.h"
+
+namespace mantissa::cuda {
+namespace {
+
+std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+
+class CudaGraph : public DeviceGraph {
+ public:
+  CudaGraph(cudaGraph_t graph, cudaStream_t stream) : stream_(stream) {
+    const cudaError_t status = cudaGraphInstantiate(&executable_, graph, 0);
+    cudaGraphDestroy(graph);
+    MANTISSA_CUDA(status);
+    MANTISSA_CUDA(cudaGraphUpload(executable_, stream_));
+  }
+  ~CudaGraph() override { cudaGraphExecDestroy(executable_); }
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+
+  void launch() override { MANTISSA_CUDA(cudaGraphLaunch(executable_, stream_)); }
+
+ private:
+  cudaStream_t stream_;
+  cudaGraphExec_t executable_ = nullptr;
+};
+
+}  // namespace
+
+void check_cuda(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  const Exit code = status == cudaErrorMemoryAllocation ? Exit::kMemory : Exit::kUnavailable;
+  cudaGetLastError();
+  fail(code, "CUDA: {}: {}", what, cudaGetErrorString(status));
+}
+
+int count_devices(std::string& absence) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  cudaGetLastError();
+  if (status != cudaSuccess)
+    absence = cudaGetErrorString(status);
+  else if (count == 0)
+    absence = "the driver knows none";
+  return status == cudaSuccess ? count : 0;
+}
+
+CudaDevice::CudaDevice(const DeviceOptions& options, const CudaOps& ops) : options_(options), ops_(ops) {
+  char bus[32] = "";
+  MANTISSA_CUDA(cudaDeviceGetPCIBusId(bus, sizeof bus, options.ordinal));
+  info_.pci_bus_id = bus;
+  info_.free_before_bytes = read_free_bytes(bus);
+  MANTISSA_CUDA(cudaSetDevice(options.ordinal));
+  MANTISSA_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  cudaDeviceProp properties;
+  MANTISSA_CUDA(cudaGetDeviceProperties(&properties, options.ordinal));
+  int runtime = 0;
+  MANTISSA_CUDA(cudaRuntimeGetVersion(&runtime));
+  info_.name = properties.name;
+  info_.sm = properties.major * 10 + properties.minor;
+  info_.multiprocessors = properties.multiProcessorCount;
+  info_.memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
+  info_.driver = read_driver_version();
+  info_.cuda = version_text(runtime);
+}
+
+CudaDevice::~CudaDevice() {
+  if (stream_) cudaStreamSynchronize(stream_);
+  libraries_.reset();
+  for (const Mark& mark : marks_) cudaEventDestroy(mark.begin), cudaEventDestroy(mark.end);
+  if (profile_start_) cudaEventDestroy(profile_start_);
+  if (stream_) cudaStreamDestroy(stream_);
+}
+
+void CudaDevice::set_libraries(std::unique_ptr<Libraries> libraries) {
+  libraries_ = std::move(libraries);
+  libraries_->describe(info_);
+}
+
+void* CudaDevice::allocate(int64_t bytes) {
+  void* p = nullptr;
+  const cudaError_t status = cudaMalloc(&p, static_cast<size_t>(bytes));
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    fail(Exit::kMemory, "memory: {} bytes of {} could not be allocated, {} are free", bytes, info_.name, free_bytes());
+  }
+  check_cuda(status, "cudaMalloc");
+  zero(p, bytes);
+  return p;
+}
+
+void CudaDevice::release(void* p) noexcept {
+  cudaStreamSynchronize(stream_);
+  cudaFree(p);
+}
+
+void* CudaDevice::allocate_pinned(int64_t bytes) {
+  void* p = nullptr;
+  MANTISSA_CUDA(cudaMallocHost(&p, static_cast<size_t>(bytes)));
+  return p;
+}
+
+void CudaDevice::release_pinned(void* p) noexcept {
+  cudaStreamSynchronize(stream_);
+  cudaFreeHost(p);
+}
+
+int64_t CudaDevice::free_bytes() {
+  size_t free = 0, total = 0;
+  MANTISSA_CUDA(cudaMemGetInfo(&free, &total));
+  return static_cast<int64_t>(free);
+}
+
+void CudaDevice::zero(void* to, int64_t bytes) {
+  MANTISSA_CUDA(cudaMemsetAsync(to, 0, static_cast<size_t>(bytes), stream_));
+}
+
+void CudaDevice::copy_in(void* to, const void* from, int64_t bytes) {
+  MANTISSA_CUDA(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream_));
+}
+
+void CudaDevice::copy_within(void* to, const void* from, int64_t bytes) {
+  MANTISSA_CUDA(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream_));
+}
+
+void CudaDevice::copy_out(void* to, const void* from, int64_t bytes) {
+  MANTISSA_CUDA(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream_));
+  synchronize();
+}
+
+void CudaDevice::synchronize() { MANTISSA_CUDA(cudaStreamSynchronize(stream_)); }
+
+std::unique_ptr<DeviceGraph> CudaDevice::capture(const std::function<void()>& work) {
+  check(!capturing_ && !profiling_, "capture: inside a capture or a profile");
+  MANTISSA_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
+  capturing_ = true;
+  cudaGraph_t graph = nullptr;
+  try {
+    work();
+  } catch (...) {
+    capturing_ = false;
+    cudaStreamEndCapture(stream_, &graph);
+    if (graph) cudaGraphDestroy(graph);
+    cudaGetLastError();
+    throw;
+  }
+  capturing_ = false;
+  MANTISSA_CUDA(cudaStreamEndCapture(stream_, &graph));
+  return std::make_unique<CudaGraph>(graph, stream_);
+}
+
+double CudaDevice::time_us(const std::function<void()>& work) {
+  cudaEvent_t begin, end;
+  MANTISSA_CUDA(cudaEventCreate(&begin));
+  MANTISSA_CUDA(cudaEventCreate(&end));
+  MANTISSA_CUDA(cudaEventRecord(begin, stream_));
+  work();
+  MANTISSA_CUDA(cudaEventRecord(end, stream_));
+  synchronize();
+  float ms = 0;
+  MANTISSA_CUDA(cudaEventElapsedTime(&ms, begin, end));
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  return ms * 1e3;
+}
+
+void CudaDevice::start_profile() {
+  check(!capturing_ && !profiling_, "start_profile: inside a capture or a profile");
+  if (!profile_start_) MANTISSA_CUDA(cudaEventCreate(&profile_start_));
+  MANTISSA_CUDA(cudaEventRecord(profile_start_, stream_));
+  profiling_ = true;
+}
+
+std::vector<OpTime> CudaDevice::stop_profile() {
+  check(profiling_, "stop_profile: no profile is open");
+  profiling_ = false;
+  synchronize();
+  std::vector<OpTime> times;
+  for (const Mark& mark : marks_) {
+    float begin = 0, end = 0;
+    MANTISSA_CUDA(cudaEventElapsedTime(&begin, profile_start_, mark.begin));
+    MANTISSA_CUDA(cudaEventElapsedTime(&end, profile_start_, mark.end));
+    times.push_back({mark.op, begin * 1e3, end * 1e3});
+    cudaEventDestroy(mark.begin);
+    cudaEventDestroy(mark.end);
+  }
+  marks_.clear();
+  return times;
+}
+
+void CudaDevice::mark_begin(const char* op) {
+  nvtxRangePushA(op);
+  if (!profiling_) return;
+  Mark mark{op, nullptr, nullptr};
+  MANTISSA_CUDA(cudaEventCreate(&mark.begin));
+  MANTISSA_CUDA(cudaEventCreate(&mark.end));
+  MANTISSA_CUDA(cudaEventRecord(mark.begin, stream_));
+  marks_.push_back(mark);
+}
+
+void CudaDevice::mark_end() {
+  nvtxRangePop();
+  if (profiling_) cudaEventRecord(marks_.back().end, stream_);
+}
+
+DeviceState CudaDevice::state() { return read_state(info_.pci_bus_id); }
+
+}  // namespace mantissa::cuda

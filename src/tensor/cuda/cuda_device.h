@@ -1,0 +1,82 @@
+// Device on CUDA: one primary context, one stream, graphs, profile.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tensor/device.h"
+
+namespace mantissa::cuda {
+
+// What libraries keep for a device: handles, plans. Made and known by ops/cuda.
+class Libraries {
+ public:
+  virtual ~Libraries() = default;
+  virtual void describe(DeviceInfo& info) const = 0;  // versions
+  virtual void set_gemm_choices(const std::vector<std::string>& lines) = 0;
+  virtual std::vector<std::string> gemm_choices() const = 0;
+};
+
+class CudaDevice : public Device {
+ public:
+  // `ops` outlives the device.
+  CudaDevice(const DeviceOptions& options, const CudaOps& ops);
+  ~CudaDevice() override;
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+
+  const DeviceInfo& info() const override { return info_; }
+  const DeviceOptions& options() const override { return options_; }
+  const CudaOps& ops() const override { return ops_; }
+  void* allocate(int64_t bytes) override;
+  void release(void* p) noexcept override;
+  void* allocate_pinned(int64_t bytes) override;
+  void release_pinned(void* p) noexcept override;
+  int64_t free_bytes() override;
+  void zero(void* to, int64_t bytes) override;
+  void copy_in(void* to, const void* from, int64_t bytes) override;
+  void copy_within(void* to, const void* from, int64_t bytes) override;
+  void copy_out(void* to, const void* from, int64_t bytes) override;
+  void synchronize() override;
+  std::unique_ptr<DeviceGraph> capture(const std::function<void()>& work) override;
+  bool capturing() const override { return capturing_; }
+  double time_us(const std::function<void()>& work) override;
+  void start_profile() override;
+  std::vector<OpTime> stop_profile() override;
+  DeviceState state() override;
+  void set_gemm_choices(const std::vector<std::string>& lines) override { libraries_->set_gemm_choices(lines); }
+  std::vector<std::string> gemm_choices() const override { return libraries_->gemm_choices(); }
+
+  cudaStream_t stream() const { return stream_; }
+  int multiprocessors() const { return info_.multiprocessors; }
+  bool deterministic() const { return options_.deterministic; }
+  Libraries& libraries() const { return *libraries_; }
+  void set_libraries(std::unique_ptr<Libraries> libraries);
+
+  // The start and end of an op in a profile; nothing outside one.
+  void mark_begin(const char* op);
+  void mark_end();
+
+ private:
+  struct Mark {
+    const char* op;
+    cudaEvent_t begin, end;
+  };
+
+  DeviceOptions options_;
+  const CudaOps& ops_;
+  DeviceInfo info_;
+  cudaStream_t stream_ = nullptr;
+  std::unique_ptr<Libraries> libraries_;
+  bool capturing_ = false, profiling_ = false;
+  cudaEvent_t profile_start_ = nullptr;
+  std::vector<Mark> marks_;
+};
+
+// The number of devices; 0 and in `absence` why.
+int count_devices(std::string& absence);
+
+}  // namespace mantissa::cuda
