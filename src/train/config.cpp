@@ -23,6 +23,7 @@ void TrainConfig::describe(config::Fields& fields) {
     f.text("dir", run.dir, "folder of the run; empty: runs/<name>");
     f.integer("seed", run.seed, "of weights, data order and stochastic rounding", {.min = 0});
   });
+  fields.section("device", [this](config::Fields& f) { device.describe(f); });
   fields.section("model", [this](config::Fields& f) {
     f.text("init", model_init, "a Hugging Face folder to start from; empty: from scratch with the sizes below");
     model.describe(f);
@@ -48,7 +49,8 @@ void TrainConfig::describe(config::Fields& fields) {
     f.number("eps", optimizer.adamw.eps, "added to the root of the second moment", {.min = 0});
     f.number("weight_decay", optimizer.adamw.weight_decay, "decoupled; matrices and embeddings only", {.min = 0});
     f.number("grad_clip", optimizer.adamw.grad_clip, "largest global gradient norm; 0 = off", {.min = 0});
-    f.choice("state", optimizer.state, {"auto", "fp32", "bf16"}, "moments; auto: the weights' dtype");
+    f.choice("state", optimizer.state, {"auto", "fp32", "bf16", "8bit"},
+             "moments; auto: the weights' dtype; 8bit: codes with a scale a block");
     f.choice("grads", optimizer.grads, {"auto", "fp32", "bf16"}, "accumulated gradients; auto: the weights' dtype");
   });
   fields.section("schedule", [this](config::Fields& f) { schedule.describe(f); });
@@ -95,6 +97,9 @@ void TrainConfig::resolve() {
   data.model_folder = model_init;
   data.model_vocab_size = model.vocab_size;
   precision.validate();
+  device.validate();
+  if (optimizer.state == "8bit" && find_recipe(precision.recipe).bits == 32)
+    fail(Exit::kUsage, "optimizer.state: 8bit, but recipe {} keeps everything in FP32", precision.recipe);
   if (compare.weights.empty())
     fail(Exit::kUsage, "compare.weights: empty, expected at least one of fp32, bf16, bf16-sr");
   refuse_twice("compare.weights", compare.weights);
@@ -111,15 +116,19 @@ void TrainConfig::resolve() {
 }
 
 void TrainConfig::refuse_unread(bool comparing) const {
-  std::vector<const RecipeEntry*> in_use = {&find_recipe(precision.recipe)};
-  const auto use = [&in_use](const std::string& name) {
-    const RecipeEntry* entry = &find_recipe(name);
-    if (std::find(in_use.begin(), in_use.end(), entry) == in_use.end()) in_use.push_back(entry);
-  };
-  for (const PrecisionRule& rule : precision.rules) use(rule.recipe);
-  if (comparing)
-    for (const std::string& name : precision.recipes) use(name);
+  std::vector<const RecipeEntry*> in_use;
+  for (const std::string& name : recipes(comparing)) in_use.push_back(&find_recipe(name));
   in_context("precision", [&] { refuse_unread_options(precision.options, in_use); });
+}
+
+std::vector<std::string> TrainConfig::recipes(bool comparing) const {
+  std::vector<std::string> names = {precision.recipe};
+  for (const PrecisionRule& rule : precision.rules) names.push_back(rule.recipe);
+  if (comparing) names.insert(names.end(), precision.recipes.begin(), precision.recipes.end());
+  std::vector<std::string> once;
+  for (const std::string& name : names)
+    if (std::find(once.begin(), once.end(), name) == once.end()) once.push_back(name);
+  return once;
 }
 
 std::string TrainConfig::identity() const {

@@ -7,6 +7,7 @@
 #include "data/dataset.h"
 #include "model/generator.h"
 #include "model/precision.h"
+#include "train/device_config.h"
 #include "train/engine.h"
 #include "train/schedule.h"
 
@@ -63,6 +64,7 @@ struct CompareConfig {
 
 struct TrainConfig {
   RunConfig run;
+  DeviceConfig device;
   std::string model_init;  // a Hugging Face folder; "": from scratch with `model`
   ModelConfig model;
   DataConfig data;
@@ -83,7 +85,10 @@ struct TrainConfig {
   void resolve();
   // Throws Exit::kUsage for a recipe option that no recipe in use reads; a comparison uses precision.recipes too.
   void refuse_unread(bool comparing) const;
-  // What two starts must share to go on as one run: every value but the folder and what goes to the console.
+  // Every recipe that a layer of the run, or of a row of the comparison, may have.
+  std::vector<std::string> recipes(bool comparing) const;
+  // What two starts must share to go on as one run: every value but the folder and what goes to the console. Which
+  // device `auto` took is not in it: run_compare() holds that against what is recorded.
   std::string identity() const;
   // Optimizer steps: train.steps; else ceil(train.tokens / batch.tokens); else the whole steps that the epochs fill, at
   // least 1.
