@@ -49,5 +49,6 @@ target_compile_options(mantissa_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:${gencod
 if(MANTISSA_WARNINGS_AS_ERRORS)
   target_compile_options(mantissa_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
 endif()
+include(cudnn)  # optional: attention through cuDNN
 add_dependencies(mantissa mantissa_cuda)  # so that building the program alone brings it
 message(STATUS "CUDA backend: nvcc ${CMAKE_CUDA_COMPILER_VERSION}, sm_${MANTISSA_CUDA_ARCHS}")

@@ -1,17 +1,30 @@
 #include "ops/cuda/libraries.h"
 
+#include "ops/cuda/attention/cudnn.h"
+
 namespace mantissa::cuda {
 namespace {
 
 class Opened : public Libraries {
  public:
-  void describe(DeviceInfo&) const override {}
+  explicit Opened(CudaDevice& device) : cudnn_(Cudnn::open(device, cudnn_absence_)) {}
+  void describe(DeviceInfo& info) const override {
+    if (cudnn_) info.cudnn = cudnn_->version();
+    info.cudnn_absence = cudnn_absence_;
+  }
   void set_gemm_choices(const std::vector<std::string>&) override {}
   std::vector<std::string> gemm_choices() const override { return {}; }
+  Cudnn* cudnn() const { return cudnn_.get(); }
+
+ private:
+  std::string cudnn_absence_;
+  std::unique_ptr<Cudnn> cudnn_;
 };
 
 }  // namespace
 
-std::unique_ptr<Libraries> open_libraries(CudaDevice&) { return std::make_unique<Opened>(); }
+std::unique_ptr<Libraries> open_libraries(CudaDevice& device) { return std::make_unique<Opened>(device); }
+
+Cudnn* cudnn_of(const CudaDevice& device) { return static_cast<Opened&>(device.libraries()).cudnn(); }
 
 }  // namespace mantissa::cuda

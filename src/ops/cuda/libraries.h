@@ -7,7 +7,12 @@
 
 namespace mantissa::cuda {
 
+class Cudnn;  // attention/cudnn.h
+
 // Opens the libraries on the device's stream. cuDNN may be absent: info().cudnn_absence says why.
 std::unique_ptr<Libraries> open_libraries(CudaDevice& device);
+
+// Null where cuDNN is absent.
+Cudnn* cudnn_of(const CudaDevice& device);
 
 }  // namespace mantissa::cuda
