@@ -20,6 +20,7 @@ int eval_verb(const std::vector<std::string>& args);
 int probe_verb(const std::vector<std::string>& args);
 int quantize_verb(const std::vector<std::string>& args);
 int tokenizer_verb(const std::vector<std::string>& args);
+int bench_verb(const std::vector<std::string>& args);
 int doctor_verb(const std::vector<std::string>& args);
 
 struct Verb {

@@ -45,13 +45,6 @@ double attention_rate(double length, int64_t head_dim, double AttentionRate::*ra
   return head_dim <= 96 ? interpolate(kHeads64, length, rate) : interpolate(kHeads128, length, rate);
 }
 
-struct PeakRow {
-  const char* name;  // part of the device's name
-  double tflops;
-};
-// Vendors' data sheets, dense, SXM boards.
-constexpr PeakRow kPeaks[] = {{"H200", 989.5}, {"H100", 989.5}, {"B200", 2250}, {"A100", 312}};
-
 constexpr double kBf16 = 2;              // bytes
 constexpr double kBackward = 2.5;        // attention's backward FLOPs over its forward's
 constexpr int64_t kPaddedColumns = 128;  // the head's columns are a multiple
@@ -75,12 +68,6 @@ double Yardstick::attention_forward_tflops(double length, int64_t head_dim) cons
 
 double Yardstick::attention_backward_tflops(double length, int64_t head_dim) const {
   return flat_tflops > 0 ? flat_tflops : scale * attention_rate(length, head_dim, &AttentionRate::backward);
-}
-
-double dense_bf16_tflops(const std::string& device_name) {
-  for (const PeakRow& row : kPeaks)
-    if (device_name.find(row.name) != std::string::npos) return row.tflops;
-  return 0;
 }
 
 double update_bytes(int64_t parameters, const ParamStoreOptions& store) {

@@ -25,9 +25,6 @@ struct Yardstick {
   double attention_backward_tflops(double length, int64_t head_dim) const;
 };
 
-// The part of the peak that is dense BF16 with FP32 accumulation, TFLOP/s, by the device's name; 0: not known.
-double dense_bf16_tflops(const std::string& device_name);
-
 struct StepWork {
   ModelConfig model;
   double segment_length = 0;    // Σ s² / Σ s over the packed segments

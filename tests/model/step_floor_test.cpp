@@ -77,11 +77,5 @@ TEST(StepFloor, AttentionRatesLieBetweenTheirRows) {
   EXPECT_LT(y.attention_forward_tflops(2048, 128), 570);
 }
 
-TEST(StepFloor, PeakByName) {
-  EXPECT_EQ(dense_bf16_tflops("NVIDIA H200"), 989.5);
-  EXPECT_EQ(dense_bf16_tflops("NVIDIA H100 80GB HBM3"), 989.5);
-  EXPECT_EQ(dense_bf16_tflops("Intel Xeon"), 0);
-}
-
 }  // namespace
 }  // namespace mantissa
