@@ -2,6 +2,7 @@
 
 #include "base/parallel.h"
 #include "ops/cpu/cached_attention.h"
+#include "ops/cuda/table.h"
 #include "ops/expect.h"
 
 namespace mantissa {
@@ -39,6 +40,11 @@ KvCache make_kv_cache(Allocator& memory, DType dtype, const HeadLayout& layout, 
           .values = memory.tensor("kv cache", dtype, {layout.kv_heads, capacity, round_up(layout.head_dim, 16)})};
 }
 
+int64_t cached_attention_scratch_bytes(const HeadLayout& layout, int64_t length, int64_t tokens) {
+  const int64_t splits = ceil_div(length, kCachedAttentionSplit);
+  return tokens * layout.heads * splits * (layout.head_dim + 2) * int64_t{sizeof(float)};
+}
+
 void cached_attention(Exec& exec, Tensor out, const KvCache& cache, int64_t length, ConstTensor qkv,
                       const HeadLayout& layout, float scale) {
   check(layout.kv_heads > 0 && layout.heads > 0 && layout.heads % layout.kv_heads == 0,
@@ -59,6 +65,7 @@ void cached_attention(Exec& exec, Tensor out, const KvCache& cache, int64_t leng
   expect(kOp, "keys", cache.keys, qkv.dtype, {layout.kv_heads, capacity / 16, layout.head_dim, 16}, "KV, P/16, D, 16");
   check(length >= 0 && length + tokens <= capacity, "{}: {} tokens behind {} in a cache of {}", kOp, tokens, length,
         capacity);
+  if (exec.device()) return exec.gpu().cached_attention(exec, out, cache, length, qkv, layout, scale);
   qkv.dtype == DType::kBF16 ? run<bf16>(exec, out, cache, length, qkv, layout, scale)
                             : run<float>(exec, out, cache, length, qkv, layout, scale);
 }

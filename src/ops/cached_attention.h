@@ -9,7 +9,8 @@
 namespace mantissa {
 
 // Keys and values of P positions of one layer, BF16 or F32. Keys lie in blocks of 16 positions, [KV, P/16, D, 16], so
-// that 16 scores are one vector; values are [KV, P, V], V = D rounded up to 16, zero beyond D.
+// that 16 scores are one vector; values are [KV, P, V], V = D rounded up to 16, zero beyond D. On a GPU the same memory
+// holds keys as [KV, P, D].
 struct KvCache {
   Tensor keys, values;
 
@@ -22,6 +23,12 @@ KvCache make_kv_cache(Allocator& memory, DType dtype, const HeadLayout& layout, 
 
 // Longest cache that a thread's scratch takes.
 constexpr int64_t kCachedAttentionMaxTokens = int64_t{1} << 17;
+
+// GPU: positions whose sums one block makes.
+constexpr int64_t kCachedAttentionSplit = 128;
+// GPU scratch for a call of `tokens` tokens that ends at position `length`. A call takes less, down to one token's, by
+// running its tokens one part after another.
+int64_t cached_attention_scratch_bytes(const HeadLayout& layout, int64_t length, int64_t tokens);
 
 // Puts the keys and values of qkv[T, (N + 2 KV) D] at positions [length, length + T) of the cache, then
 // out[t, N D] = softmax(scale q kᵀ) v over positions 0 to length + t. out and the cache have qkv's dtype. A token's

@@ -1,5 +1,5 @@
-// The project's own attention (Dao 2023, FlashAttention-2): no atomics, every sum in one order that the shapes alone fix,
-// so two runs agree in every bit. BF16 on the tensor cores with FP32 sums and softmax, F32 in FP32 throughout. Any
+// The project's own attention (Dao 2023, FlashAttention-2): no atomics, every sum in one order that the shapes alone
+// fix, so two runs agree in every bit. BF16 on the tensor cores with FP32 sums and softmax, F32 in FP32 throughout. Any
 // head_dim up to 256, packed documents of any lengths, empty slots behind them.
 #pragma once
 

@@ -1,0 +1,59 @@
+#include "ops/cuda/attention/own.h"
+
+#include "ops/cuda/attention/own_kernels.h"
+#include "ops/cuda/launch.cuh"
+
+namespace mantissa::cuda {
+namespace {
+
+bool aligned16(std::initializer_list<const void*> addresses) {
+  for (const void* p : addresses)
+    if (reinterpret_cast<uintptr_t>(p) % 16 != 0) return false;
+  return true;
+}
+
+}  // namespace
+
+void own_attention_fwd(Exec& exec, Tensor out, Tensor lse, ConstTensor qkv, const Segments& segments,
+                       const HeadLayout& layout, float scale) {
+  const OpScope scope(exec, "attention_fwd");
+  if (qkv.rows() == 0) return;
+  CudaDevice& device = device_of(exec);
+  const AttentionView a = view_of(segments, layout, qkv.rows(), scale);
+  float* const sums = lse.as<float>();
+  if (qkv.dtype == DType::kF32) return forward_plain(device, out.as<float>(), sums, qkv.as<float>(), a);
+  Bf16* const o = static_cast<Bf16*>(out.data);
+  const Bf16* const x = static_cast<const Bf16*>(qkv.data);
+  layout.head_dim % 8 == 0 && aligned16({o, x}) ? forward_bf16(device, o, sums, x, a)
+                                                : forward_plain(device, o, sums, x, a);
+}
+
+void own_attention_bwd(Exec& exec, Tensor dqkv, ConstTensor dout, ConstTensor qkv, ConstTensor out, ConstTensor lse,
+                       const Segments& segments, const HeadLayout& layout, float scale) {
+  const OpScope scope(exec, "attention_bwd");
+  if (qkv.rows() == 0) return;
+  const int64_t needed =
+      own_attention_scratch_bytes(qkv.dtype, qkv.rows(), segments.longest, segments.offsets.dim(0) - 1, layout);
+  check(exec.shared_scratch_bytes() >= needed, "attention_bwd: {} bytes of scratch, expected {}",
+        exec.shared_scratch_bytes(), needed);
+  CudaDevice& device = device_of(exec);
+  const AttentionView a = view_of(segments, layout, qkv.rows(), scale);
+  float* const delta = reinterpret_cast<float*>(exec.shared_scratch());
+  const float* const sums = lse.as<float>();
+  if (qkv.dtype == DType::kF32) {
+    row_products(device, delta, dout.as<float>(), out.as<float>(), a);
+    return backward_plain(device, dqkv.as<float>(), dout.as<float>(), qkv.as<float>(), sums, delta, a);
+  }
+  Bf16* const dx = static_cast<Bf16*>(dqkv.data);
+  const Bf16 *const dy = static_cast<const Bf16*>(dout.data), *const x = static_cast<const Bf16*>(qkv.data);
+  row_products(device, delta, dy, static_cast<const Bf16*>(out.data), a);
+  layout.head_dim % 8 == 0 && aligned16({dx, dy, x}) ? backward_bf16(device, dx, dy, x, sums, delta, a)
+                                                     : backward_plain(device, dx, dy, x, sums, delta, a);
+}
+
+int64_t own_attention_scratch_bytes(DType /*dtype*/, int64_t tokens, int64_t /*longest*/, int64_t /*segments*/,
+                                    const HeadLayout& layout) {
+  return tokens * layout.heads * int64_t{sizeof(float)};  // delta
+}
+
+}  // namespace mantissa::cuda

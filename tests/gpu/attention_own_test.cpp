@@ -1,0 +1,206 @@
+// The deterministic attention of the GPU against the CPU's in FP32 on the same BF16 values. With outputs of unit size,
+// rounding the result to BF16 costs 2^-9 / √3 = 1.1e-3, rounding the probabilities as much again; backward rounds P,
+// dS, dout and the saved output, each once: bounds of 4e-3 and 1e-2 hold three times that. F32 sums differ in order
+// only.
+#include <cmath>
+#include <numeric>
+
+#include "ops/attention.h"
+#include "tests/gpu/on_device.h"
+
+namespace mantissa {
+namespace {
+
+using GpuOwnAttention = DeterministicGpuTest;
+
+struct Case {
+  const char* name;
+  HeadLayout layout;
+  std::vector<int> lengths;  // of the documents, 0: an empty slot
+  int64_t uniform = 0;
+
+  int64_t tokens() const { return std::accumulate(lengths.begin(), lengths.end(), int64_t{0}); }
+  float scale() const { return 1.0f / std::sqrt(static_cast<float>(layout.head_dim)); }
+};
+
+// Documents of 1 to `most` tokens, with empty slots between and behind.
+std::vector<int> random_lengths(int count, int most, uint64_t seed) {
+  std::vector<int> lengths;
+  const RandomKey key{seed, 0, 0, DrawForm::kInit};
+  for (int i = 0; i < count; ++i) {
+    const Random4 r = draw(key, static_cast<uint64_t>(i));
+    lengths.push_back(static_cast<int>(r.x[0] % static_cast<uint32_t>(most)) + 1);
+    if (r.x[1] % 5 == 0) lengths.push_back(0);
+  }
+  lengths.insert(lengths.end(), 3, 0);
+  return lengths;
+}
+
+std::vector<Case> cases() {
+  return {
+      {"one_token", {2, 1, 64}, {1}},
+      {"one_document", {2, 1, 128}, {700}},
+      {"single_tokens", {2, 2, 64}, std::vector<int>(300, 1)},
+      {"at_tile_borders", {4, 2, 128}, {128, 64, 64, 256, 128, 0, 0}},
+      {"beside_tile_borders", {4, 2, 128}, {127, 1, 129, 63, 65, 255}},
+      {"uniform", {4, 1, 128}, std::vector<int>(5, 96), 96},
+      {"group_1", {2, 2, 128}, random_lengths(9, 200, 1)},
+      {"group_4", {4, 1, 64}, random_lengths(7, 300, 2)},
+      {"group_6", {12, 2, 128}, random_lengths(6, 250, 3)},
+      {"group_8", {8, 1, 128}, random_lengths(30, 40, 4)},
+      {"width_80", {4, 2, 80}, random_lengths(8, 200, 5)},
+      {"width_96", {2, 1, 96}, random_lengths(8, 200, 6)},
+      {"width_256", {4, 2, 256}, random_lengths(8, 200, 7)},
+      {"width_200", {1, 1, 200}, random_lengths(4, 200, 8)},
+      {"width_8", {2, 1, 8}, random_lengths(4, 90, 9)},
+      {"odd_width", {3, 1, 33}, random_lengths(5, 100, 10)},
+      {"odd_wide", {2, 2, 130}, random_lengths(3, 100, 11)},
+  };
+}
+
+struct Result {
+  std::vector<float> out, lse, dqkv;
+};
+
+class Inputs {
+ public:
+  Inputs(const Case& c, float size = 1)
+      : c_(c),
+        qkv_(random_values(c.tokens() * c.layout.qkv_cols(), 21, size)),
+        dout_(random_values(c.tokens() * c.layout.heads * c.layout.head_dim, 22)) {
+    offsets_.push_back(0);
+    for (const int n : c.lengths) offsets_.push_back(offsets_.back() + n);
+  }
+  Shape qkv() const { return {c_.tokens(), c_.layout.qkv_cols()}; }
+  Shape out() const { return {c_.tokens(), c_.layout.heads * c_.layout.head_dim}; }
+  Shape lse() const { return {c_.layout.heads, c_.tokens()}; }
+  std::vector<std::byte> qkv_bytes(DType dtype) const { return packed(qkv_, dtype); }
+  std::vector<std::byte> dout_bytes(DType dtype) const { return packed(dout_, dtype); }
+  ConstTensor offsets() const { return {offsets_.data(), DType::kI32, {static_cast<int64_t>(offsets_.size())}}; }
+  Segments segments(ConstTensor offsets) const { return {.offsets = offsets, .uniform = c_.uniform}; }
+
+  Result on_cpu() const {
+    Exec cpu;
+    Result r{std::vector<float>(static_cast<size_t>(out().count())),
+             std::vector<float>(static_cast<size_t>(lse().count())),
+             std::vector<float>(static_cast<size_t>(qkv().count()))};
+    const Tensor o(r.out.data(), DType::kF32, out()), l(r.lse.data(), DType::kF32, lse());
+    const ConstTensor x(qkv_.data(), DType::kF32, qkv()), dy(dout_.data(), DType::kF32, out());
+    attention_fwd(cpu, o, l, x, segments(offsets()), c_.layout, c_.scale());
+    attention_bwd(cpu, {r.dqkv.data(), DType::kF32, qkv()}, dy, x, o, l, segments(offsets()), c_.layout, c_.scale());
+    return r;
+  }
+
+ private:
+  const Case& c_;
+  std::vector<float> qkv_, dout_;
+  std::vector<int32_t> offsets_;
+};
+
+// The same on a device.
+class OnGpu {
+ public:
+  OnGpu(Device& device, const Case& c, const Inputs& inputs, DType dtype)
+      : c_(c),
+        x_(device, ConstTensor(inputs.qkv_bytes(dtype).data(), dtype, inputs.qkv())),
+        dy_(device, ConstTensor(inputs.dout_bytes(dtype).data(), dtype, inputs.out())),
+        offsets_(device, inputs.offsets()),
+        out_(device, dtype, inputs.out()),
+        lse_(device, DType::kF32, inputs.lse()),
+        dx_(device, dtype, inputs.qkv()) {}
+  void run(Exec& exec) const {
+    const Segments segments{.offsets = offsets_, .uniform = c_.uniform};
+    attention_fwd(exec, out_, lse_, x_, segments, c_.layout, c_.scale());
+    attention_bwd(exec, dx_, dy_, x_, out_, lse_, segments, c_.layout, c_.scale());
+  }
+  Result result() const { return {out_.floats(), lse_.floats(), dx_.floats()}; }
+  std::vector<std::byte> bytes() const {
+    std::vector<std::byte> all = out_.bytes();
+    for (const OnDevice* t : {&lse_, &dx_}) {
+      const std::vector<std::byte> part = t->bytes();
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    return all;
+  }
+
+ private:
+  const Case& c_;
+  OnDevice x_, dy_, offsets_, out_, lse_, dx_;
+};
+
+// Columns [begin, end) of every row.
+std::vector<float> columns(const std::vector<float>& x, int64_t cols, int64_t begin, int64_t end) {
+  std::vector<float> part;
+  for (size_t row = 0; row < x.size(); row += static_cast<size_t>(cols))
+    part.insert(part.end(), x.begin() + static_cast<int64_t>(row) + begin, x.begin() + static_cast<int64_t>(row) + end);
+  return part;
+}
+
+TEST_F(GpuOwnAttention, MatchesTheCpuInFp32) {
+  const std::vector<std::byte> poison(size_t{4} << 20, std::byte{0xff});
+  for (const Case& c : cases()) {
+    const Inputs inputs(c);
+    const Result want = inputs.on_cpu();
+    const HeadLayout& layout = c.layout;
+    const int64_t q = layout.heads * layout.head_dim, k = q + layout.kv_heads * layout.head_dim,
+                  cols = layout.qkv_cols();
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      SCOPED_TRACE(std::string(c.name) + " " + name_of(dtype));
+      const bool exact = dtype == DType::kF32;
+      device().copy_in(exec().shared_scratch(), poison.data(), static_cast<int64_t>(poison.size()));
+      const OnGpu gpu(device(), c, inputs, dtype);
+      gpu.run(exec());
+      const Result got = gpu.result();
+      EXPECT_LT(relative_error(got.out, want.out), exact ? 1e-5 : 4e-3);
+      EXPECT_LT(relative_error(got.lse, want.lse), 1e-5);
+      const double bound = exact ? 1e-5 : 1e-2;
+      // One token of a document has no gradient but dv; what stands there is rounding.
+      if (c.tokens() > static_cast<int64_t>(c.lengths.size())) {
+        EXPECT_LT(relative_error(columns(got.dqkv, cols, 0, q), columns(want.dqkv, cols, 0, q)), bound) << "dq";
+        EXPECT_LT(relative_error(columns(got.dqkv, cols, q, k), columns(want.dqkv, cols, q, k)), bound) << "dk";
+      } else {
+        for (const float x : columns(got.dqkv, cols, 0, k)) ASSERT_LT(std::abs(x), exact ? 1e-4f : 0.2f);
+      }
+      EXPECT_LT(relative_error(columns(got.dqkv, cols, k, cols), columns(want.dqkv, cols, k, cols)), bound) << "dv";
+    }
+  }
+}
+
+TEST_F(GpuOwnAttention, RepeatsEveryBit) {
+  const std::vector<std::byte> poison(size_t{4} << 20, std::byte{0xff});
+  for (const Case& c : cases()) {
+    const Inputs inputs(c);
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      SCOPED_TRACE(std::string(c.name) + " " + name_of(dtype));
+      const OnGpu first(device(), c, inputs, dtype), second(device(), c, inputs, dtype);
+      first.run(exec());
+      device().copy_in(exec().shared_scratch(), poison.data(), static_cast<int64_t>(poison.size()));
+      const std::unique_ptr<DeviceGraph> graph = device().capture([&] { second.run(exec()); });
+      graph->launch();
+      EXPECT_EQ(first.bytes(), second.bytes());
+      Case plain = c;
+      plain.uniform = 0;  // the hint changes no bit
+      const OnGpu third(device(), plain, inputs, dtype);
+      third.run(exec());
+      EXPECT_EQ(first.bytes(), third.bytes());
+    }
+  }
+}
+
+// Scores of several thousand: exponentials overflow unless the row's maximum is taken out first.
+TEST_F(GpuOwnAttention, StaysFiniteForLargeScores) {
+  const Case c{"large", {4, 2, 128}, {200, 1, 300, 77}};
+  const Inputs inputs(c, 30);
+  const Result want = inputs.on_cpu();
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const OnGpu gpu(device(), c, inputs, dtype);
+    gpu.run(exec());
+    const Result got = gpu.result();
+    EXPECT_LT(relative_error(got.out, want.out), 1e-2) << name_of(dtype);
+    EXPECT_LT(relative_error(got.lse, want.lse), 1e-5) << name_of(dtype);
+    for (const float x : got.dqkv) ASSERT_TRUE(std::isfinite(x));
+  }
+}
+
+}  // namespace
+}  // namespace mantissa
