@@ -22,7 +22,8 @@ struct GemmSide {
 
 // c[M,N] = a[M,K] · b[N,K]ᵀ + bias[N] + beta c. Products of F32 sides run in FP32; BF16 and quantized sides run in BF16
 // with FP32 accumulation, each output summed in one fixed order. c is F32 or BF16, rounded once; bias has c's or F32
-// dtype.
+// dtype. On a GPU both sides are F32 or both BF16, anything else is Exit::kUnavailable; there an F32 bias is rounded to a
+// BF16 c's dtype before it is added.
 struct GemmDesc {
   GemmSide a, b;
   Tensor c;
@@ -30,19 +31,23 @@ struct GemmDesc {
   float beta = 0;    // 0 or 1
 };
 
+// GPU: the first call for a shape outside of a capture may take a second, while it times algorithms on these values
+// (DeviceOptions::search).
 void gemm(Exec& exec, const GemmDesc& desc);
 
 // GPU scratch that gemm() takes at most.
 constexpr int64_t kGemmScratchBytes = int64_t{64} << 20;
 
-// The candidate that gemm() takes for `desc`, and why each better-placed one refused: one line each.
+// The candidate that gemm() takes for `desc`, and why each better-placed one refused: one line each. GPU: the algorithm,
+// with its numbers.
 struct GemmChoice {
   std::string taken;
   std::vector<std::string> refused;
 };
 GemmChoice explain_gemm(const Exec& exec, const GemmDesc& desc);
 
-// GFLOP/s that gemm() reaches on `shape`-like BF16 or F32 work; measured for about `seconds`.
+// GFLOP/s that gemm() reaches on `shape`-like BF16 or F32 work; measured for about `seconds`. On a GPU
+// the scratch grows to what gemm() takes.
 double measure_gemm_rate(Exec& exec, DType dtype, int64_t m, int64_t n, int64_t k, double seconds);
 
 }  // namespace mantissa
