@@ -1,6 +1,8 @@
 #include "model/decoder.h"
 
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "base/error.h"
 #include "ops/elementwise.h"
@@ -10,20 +12,53 @@
 namespace mantissa {
 namespace {
 
-constexpr int64_t kLogitsBytes = int64_t{64} << 20;  // bound of one chunk of logits
+constexpr int64_t kLogitsBytes = int64_t{64} << 20;  // bound of one chunk of logits on a CPU
+constexpr int64_t kLogitsRows = 8192;                // of one chunk on a GPU: more rows make its products no faster
+
+// Rows of one chunk of logits: the tokens, halved until they are few enough. On a CPU a chunk that is not the whole is
+// a multiple of 128 rows.
+int64_t chunk_rows(int64_t tokens, int64_t row_bytes, bool gpu) {
+  int64_t rows = tokens;
+  if (gpu)
+    while (rows > kLogitsRows && rows % 2 == 0) rows /= 2;
+  else
+    while (rows * row_bytes > kLogitsBytes && rows % 256 == 0) rows /= 2;
+  return rows;
+}
 
 Linear make_head(const ModelConfig& model, const PrecisionConfig& precision, const ParamStore& params) {
   const int weight = params.find(model.tie_word_embeddings ? param_names::kEmbedding : param_names::kHead);
-  const LinearSite site{"head", model.vocab_size, model.hidden_size,
+  const LinearSite site{"head", params.padded_rows(weight), model.hidden_size,
                         static_cast<uint32_t>(model.num_hidden_layers * 16)};
   const RecipeEntry& recipe = precision.recipe_of("head", -1, model.num_hidden_layers);
   return Linear(site, recipe.make(precision.options, site), weight, -1);
 }
 
 void check_layer(const PrecisionConfig& precision, const ModelConfig& model, const Linear& linear, int64_t index,
-                 int64_t m) {
-  precision.recipe_of(linear.name(), index, model.num_hidden_layers)
-      .check(precision.options, {linear.name(), linear.out_features(), linear.in_features(), 0}, m);
+                 int64_t m, bool gpu) {
+  const RecipeEntry& recipe = precision.recipe_of(linear.name(), index, model.num_hidden_layers);
+  if (gpu && recipe.bits < 16)
+    fail(Exit::kUnavailable, "{}: recipe {} runs on the CPU alone in this version", linear.name(), recipe.name);
+  recipe.check(precision.options, {linear.name(), linear.out_features(), linear.in_features(), 0}, m);
+}
+
+// The first columns of the logits in a device's memory, as F32 in host memory.
+void download_logits(Device& device, Tensor out, ConstTensor logits) {
+  constexpr int64_t kRows = 256;  // at a time
+  const int64_t v = out.cols(), p = logits.cols();
+  std::vector<std::byte> piece(static_cast<size_t>(bytes_of(logits.dtype, kRows * p)));
+  for (int64_t begin = 0; begin < out.dim(0); begin += kRows) {
+    const int64_t n = std::min(kRows, out.dim(0) - begin);
+    device.copy_out(piece.data(), logits.slice(begin, n).data, bytes_of(logits.dtype, n * p));
+    float* to = out.as<float>() + begin * v;
+    for (int64_t r = 0; r < n; ++r)
+      if (logits.dtype == DType::kF32) {
+        std::memcpy(to + r * v, piece.data() + r * p * 4, static_cast<size_t>(v) * sizeof(float));
+      } else {
+        const auto* from = reinterpret_cast<const bf16*>(piece.data()) + r * p;
+        for (int64_t i = 0; i < v; ++i) to[r * v + i] = to_float(from[i]);
+      }
+  }
 }
 
 }  // namespace
@@ -46,20 +81,18 @@ Decoder::Decoder(const ModelConfig& model, const PrecisionConfig& precision, con
       fail(Exit::kUsage, "data.sequence_length: {} exceeds the model's {} learned positions", sequence_length,
            model.max_position_embeddings);
   }
+  const bool gpu = params.options().gpu;
   for (int64_t i = 0; i < model.num_hidden_layers; ++i) {
     blocks_.push_back(std::make_unique<Block>(model, precision, params, i));
     for (Linear* linear : blocks_.back()->linears()) {
-      check_layer(precision, model, *linear, i, tokens);
+      check_layer(precision, model, *linear, i, tokens, gpu);
       linears_.push_back(linear);
     }
   }
   linears_.push_back(&head_);
-  // Chunks of equal size, each a multiple of 128 rows where it is not the whole.
-  const int64_t row_bytes = bytes_of(dtype_, model.vocab_size);
-  chunks_ = {tokens, 1};
-  while (chunks_.rows * row_bytes > kLogitsBytes && chunks_.rows % 256 == 0)
-    chunks_ = {chunks_.rows / 2, chunks_.count * 2};
-  check_layer(precision, model, head_, -1, chunks_.rows);
+  chunks_.rows = chunk_rows(tokens, bytes_of(dtype_, model.vocab_size), gpu);
+  chunks_.count = tokens / chunks_.rows;
+  check_layer(precision, model, head_, -1, chunks_.rows, gpu);
 }
 
 void Decoder::allocate(Arena& arena, Recompute recompute) {
@@ -73,7 +106,7 @@ void Decoder::allocate(Arena& arena, Recompute recompute) {
   dh_ = arena.tensor("activation gradients", dtype_, {t, h});
   dfinal_ = arena.tensor("activation gradients", dtype_, {t, h});
   head_in_ = head_.make_input(norm_producer_, chunks_.rows, dtype_, arena, arena);
-  logits_ = arena.tensor("logits", dtype_, {chunks_.rows, model_.vocab_size});
+  logits_ = arena.tensor("logits", dtype_, {chunks_.rows, head_.out_features()});
   dlogits_ = head_.make_grad(Producer::kPlain, chunks_.rows, dtype_, arena, logits_);
   regions_.forward.within(arena, [&] {
     regions_.backward.within(arena, [&] {
@@ -82,8 +115,8 @@ void Decoder::allocate(Arena& arena, Recompute recompute) {
   });
 }
 
-void Decoder::fill_tables() {
-  if (traits_.rope) fill_rope_table(model_, cos_sin_);
+void Decoder::fill_tables(Device* device) {
+  if (traits_.rope) fill_rope_table(model_, cos_sin_, device);
 }
 
 void Decoder::refresh_weights(StepContext& context) {
@@ -140,8 +173,7 @@ std::string Decoder::forward_backward(StepContext& c, LossSums* sums, const floa
   final_norm_.backward(c, dh_, dfinal_, x_final_, final_stats_, {});
   for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) (*block)->backward(c, dh_, delta_);
   for (const int id : {embedding_, positions_})
-    if (id >= 0 && c.params.take_beta(id) == 0)
-      std::memset(c.params.grad(id).data, 0, static_cast<size_t>(c.params.grad(id).bytes()));
+    if (id >= 0 && c.params.take_beta(id) == 0) c.params.zero_grad(id);
   embedding_bwd(c.exec, c.params.grad(embedding_), positions_ < 0 ? Tensor{} : c.params.grad(positions_), dh_, c.ids,
                 c.positions);
   for (Linear* linear : linears_) note(linear->recipe().end_backward());
@@ -163,7 +195,11 @@ void Decoder::logits(StepContext& c, Tensor out) {
   forward(c);
   for (int64_t i = 0; i < chunks_.count; ++i) {
     head_forward(c, i);
-    cast(c.exec, out.slice(i * chunks_.rows, chunks_.rows), logits_);
+    const Tensor rows = out.slice(i * chunks_.rows, chunks_.rows);
+    if (c.exec.device())
+      download_logits(*c.exec.device(), rows, logits_);
+    else
+      cast(c.exec, rows, logits_);
   }
 }
 

@@ -19,7 +19,7 @@ class Decoder {
 
   // Activations, gradients and scaling state; run by Arena::build. fill_tables() follows the build.
   void allocate(Arena& arena, Recompute recompute);
-  void fill_tables();
+  void fill_tables(Device* device = nullptr);
 
   // Makes the forms of all weights that the recipes read: first micro-batch of a step, before an evaluation.
   void refresh_weights(StepContext& context);
@@ -30,11 +30,13 @@ class Decoder {
   std::string forward_backward(StepContext& context, LossSums* sums, const float* grad_scale, float z_weight);
   // Losses alone; no state moves.
   void evaluate(StepContext& context, LossSums* sums);
-  // out [T,V] f32
+  // out [T,V] f32, in host memory
   void logits(StepContext& context, Tensor out);
 
   ConstTensor cos_sin() const { return cos_sin_; }
   int64_t tokens() const { return tokens_; }
+  // Rows of the logits that exist at a time.
+  int64_t logits_rows() const { return chunks_.rows; }
   const ModelConfig& model() const { return model_; }
   // Every linear layer, blocks in order, the head last.
   const std::vector<Linear*>& linears() const { return linears_; }
@@ -65,12 +67,13 @@ class Decoder {
   Tensor delta_, x_final_, dh_, dfinal_;  // [T,H]
   NormStats final_stats_;
   Operand head_in_;  // [R,H], R rows of a chunk
-  Tensor logits_;    // [R,V], overwritten by its gradient
+  Tensor logits_;    // [R,P], overwritten by its gradient; P = V but for a GPU's padding
   Operand dlogits_;
 };
 
 // cos and sin of P positions [P, D] f32: cos of the D/2 angles, then sin. Su et al. 2021; llama3 scaling as Hugging
 // Face.
-void fill_rope_table(const ModelConfig& model, Tensor cos_sin);
+// `device`: where the table is; null: in host memory.
+void fill_rope_table(const ModelConfig& model, Tensor cos_sin, Device* device = nullptr);
 
 }  // namespace mantissa

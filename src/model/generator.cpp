@@ -1,7 +1,10 @@
 #include "model/generator.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstring>
+#include <numeric>
 
 #include "model/arch/arch.h"
 #include "model/decoder.h"
@@ -82,13 +85,27 @@ struct Generator::Impl {
     mean = memory.tensor(kActivations, DType::kF32, {t});
     qk_rstd = memory.tensor(kActivations, DType::kF32, {t, heads.heads + heads.kv_heads});
     position = memory.tensor(kActivations, DType::kI32, {t});
-    logits = memory.tensor("logits", DType::kF32, {1, model.vocab_size});
+    token = memory.tensor(kActivations, DType::kI32, {t});
+    logits = memory.tensor("logits", DType::kF32, {1, head_rows()});
   }
+
+  // Columns of the logits: the vocabulary as the head lies in memory.
+  int64_t head_rows() const { return params ? params->padded_rows(head) : model.vocab_size; }
 
   ConstTensor weight(int id) const { return id < 0 ? ConstTensor{} : ConstTensor(params->weight(id)); }
 
   void multiply(Tensor y, ConstTensor in, const Matrix& m) {
-    gemm(*exec, {.a = GemmSide::plain(in), .b = GemmSide::plain(weight(m.weight)), .c = y, .bias = weight(m.bias)});
+    gemm(*exec, {.a = GemmSide::plain(in),
+                 .b = GemmSide::plain(params->padded_weight(m.weight)),
+                 .c = y,
+                 .bias = weight(m.bias)});
+  }
+
+  void write(const Tensor& to, const int32_t* from) {
+    if (exec->device())
+      exec->device()->copy_in(to.data, from, to.bytes());
+    else
+      std::memcpy(to.data, from, static_cast<size_t>(to.bytes()));
   }
 
   // y = norm(h) for h = the first rows of x, to which `residual` (if given) is added first.
@@ -108,12 +125,15 @@ struct Generator::Impl {
   void pass(std::span<const int32_t> ids, bool last) {
     const auto t = static_cast<int64_t>(ids.size());
     const HeadLayout heads = model.heads();
-    for (int64_t i = 0; i < t; ++i) position.as<int32_t>()[i] = static_cast<int32_t>(length + i);
+    std::array<int32_t, kPassTokens> places;
+    std::iota(places.begin(), places.begin() + t, static_cast<int32_t>(length));
+    write(position.slice(0, t), places.data());
+    write(token.slice(0, t), ids.data());
     const ConstTensor where = position.slice(0, t);
     const Tensor h = x.slice(0, t), d = delta.slice(0, t), q = qkv.slice(0, t), a = attention.slice(0, t);
     Operand in, act;
     in.high = normed.high.slice(0, t), act.high = activated.high.slice(0, t);
-    embedding_fwd(*exec, h, {ids.data(), DType::kI32, {t}}, weight(embedding), where, weight(positions));
+    embedding_fwd(*exec, h, token.slice(0, t), weight(embedding), where, weight(positions));
     ConstTensor residual;
     for (Layer& layer : layers) {
       norm(in, h, residual, layer.attention_norm);
@@ -152,18 +172,24 @@ struct Generator::Impl {
   std::vector<Layer> layers;
 
   Arena arena;
-  Tensor cos_sin, position;             // [P,D], [T] i32
+  Tensor cos_sin, position, token;      // [P,D], [T] i32
   Tensor x, delta, qkv, attention, up;  // of a pass
   Operand normed, activated;            // [T,H], [T,F]
   Tensor rstd, mean, qk_rstd;           // [T], [T], [T,N+KV]
-  Tensor logits;                        // [1,V]
+  Tensor logits;                        // [1,V], on a GPU with padding
+  std::vector<float> host_logits;       // GPU: [V]
 };
 
 Generator::Generator(Exec& exec, const ModelConfig& model, const ParamStore& params, int64_t max_tokens)
     : impl_(std::make_unique<Impl>(&exec, model, &params, params.compute_dtype(), max_tokens)) {
   impl_->find_params();
-  impl_->arena.build([this](Arena& arena) { impl_->allocate(arena); });
-  if (impl_->traits.rope) fill_rope_table(model, impl_->cos_sin);
+  impl_->arena.build([this](Arena& arena) { impl_->allocate(arena); }, exec.device());
+  if (impl_->traits.rope) fill_rope_table(model, impl_->cos_sin, exec.device());
+  if (!exec.device()) return;
+  impl_->host_logits.resize(static_cast<size_t>(model.vocab_size));
+  const int64_t scratch =
+      std::max(kGemmScratchBytes, cached_attention_scratch_bytes(model.heads(), impl_->max_tokens, 1));
+  if (exec.shared_scratch_bytes() < scratch) exec.reserve_scratch(scratch);
 }
 
 Generator::~Generator() = default;
@@ -191,7 +217,10 @@ std::span<const float> Generator::append(std::span<const int32_t> ids) {
     const int64_t count = std::min(g.pass_tokens, n - begin);
     g.pass(ids.subspan(static_cast<size_t>(begin), static_cast<size_t>(count)), begin + count == n);
   }
-  return {g.logits.as<float>(), static_cast<size_t>(g.model.vocab_size)};
+  if (!g.exec->device()) return {g.logits.as<float>(), static_cast<size_t>(g.model.vocab_size)};
+  const auto bytes = static_cast<int64_t>(g.host_logits.size() * sizeof(float));
+  g.exec->device()->copy_out(g.host_logits.data(), g.logits.data, bytes);
+  return g.host_logits;
 }
 
 }  // namespace mantissa

@@ -16,7 +16,8 @@ namespace mantissa {
 class Generator {
  public:
   // Room for `max_tokens` tokens, prompt and generated ones, at most the model's max_position_embeddings
-  // (Exit::kUsage). `params` must outlive the generator; it is read at every call.
+  // (Exit::kUsage). `params` must outlive the generator; it is read at every call. On a GPU scratch is reserved where
+  // exec has less than decoding takes, and the bits of append() may depend on its calls.
   Generator(Exec& exec, const ModelConfig& model, const ParamStore& params, int64_t max_tokens);
   ~Generator();
   // What a generator takes: cache, activations, logits, tables.

@@ -22,7 +22,8 @@ void load_hf_weights(const std::string& folder, const ModelConfig& model, ParamS
   const std::vector<hf::Match> matches = hf::match_tensors(tensors, model, specs);
   if (model.tie_word_embeddings && hf::head_differs(tensors, specs))
     fail(Exit::kInput, "{}: lm_head.weight: differs from the embedding, which this model ties to it", tensors.name());
-  for (const hf::Match& match : matches) hf::load_match(match, params, round_to);
+  ParamWriter writer(params);
+  for (const hf::Match& match : matches) hf::load_match(match, writer, round_to);
 }
 
 std::string first_different_tensor(const std::string& folder, const ModelConfig& model, const ParamStore& params,

@@ -64,20 +64,20 @@ void round_bf16(float* values, int64_t n) {
   for (int64_t i = 0; i < n; ++i) values[i] = to_float(to_bf16(values[i]));
 }
 
-// Calls visit(at, values, n) for pieces that cover the match's rows, `at` elements behind the parameter's first one; in
-// parallel.
+// Calls visit(at, values, n) for pieces that cover the match's rows [first, first + count), `at` elements behind the
+// parameter's first one; in parallel.
 template <class Visit>
-void visit_match(const Match& m, DType round_to, Visit&& visit) {
+void visit_match(const Match& m, DType round_to, int64_t first, int64_t count, Visit&& visit) {
   const int64_t cols = m.spec->shape.rank() == 1 ? 1 : m.spec->shape[1], rows = m.part->rows;
   const int64_t base = m.part->row * cols;
   const std::byte* data = m.view->bytes.data();
   const Source source = source_of(*m.view);
   const bool rounds = round_to == DType::kBF16 && source != Source::kBF16;
   if (!m.part->transposed) {
-    parallel_for(rows * cols, kPiece, [&](int64_t begin, int64_t end) {
+    parallel_for(count * cols, kPiece, [&](int64_t begin, int64_t end) {
       alignas(64) float piece[kPiece];
-      for (int64_t at = begin; at < end; at += kPiece) {
-        const int64_t n = std::min(kPiece, end - at);
+      for (int64_t at = first * cols + begin; at < first * cols + end; at += kPiece) {
+        const int64_t n = std::min(kPiece, first * cols + end - at);
         read(data, source, at, n, piece);
         if (rounds) round_bf16(piece, n);
         visit(base + at, piece, n);
@@ -85,10 +85,10 @@ void visit_match(const Match& m, DType round_to, Visit&& visit) {
     });
     return;
   }
-  parallel_for(rows, kTile, [&](int64_t begin, int64_t end) {
+  parallel_for(count, kTile, [&](int64_t begin, int64_t end) {
     alignas(64) float in[kTile], tile[kTile * kTile];
-    for (int64_t row = begin; row < end; row += kTile) {
-      const int64_t height = std::min(kTile, end - row);
+    for (int64_t row = first + begin; row < first + end; row += kTile) {
+      const int64_t height = std::min(kTile, first + end - row);
       for (int64_t col = 0; col < cols; col += kTile) {
         const int64_t width = std::min(kTile, cols - col);
         for (int64_t c = 0; c < width; ++c) {
@@ -102,7 +102,26 @@ void visit_match(const Match& m, DType round_to, Visit&& visit) {
   });
 }
 
-// The updated parameter as bytes of `dtype`, elements [begin, begin + n), in parallel.
+// Calls visit(first, values) for pieces of rows [row, row + rows) of the updated parameter in host memory, `first` rows
+// behind `row`; of a GPU's memory a copy of each.
+template <class Visit>
+void visit_updated(const ParamStore& params, int id, int64_t row, int64_t rows, int64_t piece_rows, Visit&& visit) {
+  const Tensor all = params.updated(id);
+  const int64_t cols = all.shape.rank() == 1 ? 1 : all.shape[1];
+  const auto shape = [&](int64_t n) { return all.shape.rank() == 1 ? Shape{n} : Shape{n, cols}; };
+  if (!params.options().device) {
+    visit(0, all.slice(row, rows));
+    return;
+  }
+  std::vector<std::byte> copy(static_cast<size_t>(bytes_of(all.dtype, std::min(piece_rows, rows) * cols)));
+  for (int64_t at = 0; at < rows; at += piece_rows) {
+    const int64_t n = std::min(piece_rows, rows - at);
+    params.read_updated(id, (row + at) * cols, n * cols, copy.data());
+    visit(at, Tensor(copy.data(), all.dtype, shape(n)));
+  }
+}
+
+// Elements [begin, begin + n) as bytes of `dtype`, in parallel.
 void cast_rows(const Tensor& from, int64_t begin, int64_t n, DType dtype, std::byte* out) {
   if (from.dtype == dtype) {
     const auto size = bytes_of(dtype, 1);
@@ -125,7 +144,7 @@ void cast_rows(const Tensor& from, int64_t begin, int64_t n, DType dtype, std::b
   }
 }
 
-// Columns [col, col + width) of rows [0, rows) from `row` on, as rows of the transposed tensor.
+// Columns [col, col + width) of all rows, as rows of the transposed tensor.
 template <class In, class Out>
 void transpose(const In* in, int64_t cols, int64_t rows, int64_t col, int64_t width, Out* out) {
   parallel_for(width, kTile, [&](int64_t begin, int64_t end) {
@@ -137,12 +156,15 @@ void transpose(const In* in, int64_t cols, int64_t rows, int64_t col, int64_t wi
 }
 
 template <class Out>
-void transpose_any(const Tensor& from, int64_t row, int64_t cols, int64_t rows, int64_t col, int64_t width, Out* out) {
+void transpose_any(const Tensor& from, int64_t cols, int64_t col, int64_t width, Out* out) {
   if (from.dtype == DType::kF32)
-    transpose(from.as<float>() + row * cols, cols, rows, col, width, out);
+    transpose(from.as<float>(), cols, from.dim(0), col, width, out);
   else
-    transpose(from.as<bf16>() + row * cols, cols, rows, col, width, out);
+    transpose(from.as<bf16>(), cols, from.dim(0), col, width, out);
 }
+
+// Rows of a parameter that a buffer of about kBuffer elements takes.
+int64_t rows_of_buffer(int64_t cols) { return std::max<int64_t>(1, kBuffer / cols); }
 
 }  // namespace
 
@@ -188,61 +210,61 @@ NonFinite count_nonfinite(const safetensors::View& view) {
   return {nan, inf};
 }
 
-void load_match(const Match& m, ParamStore& params, DType round_to) {
-  const Tensor updated = params.updated(m.param), weight = params.weight(m.param);
-  const auto store = [](const Tensor& to, int64_t at, const float* values, int64_t n) {
-    if (to.dtype == DType::kF32) {
-      std::memcpy(to.as<float>() + at, values, static_cast<size_t>(n) * sizeof(float));
-    } else {
-      bf16* out = to.as<bf16>() + at;
-      for (int64_t i = 0; i < n; ++i) out[i] = to_bf16(values[i]);
-    }
-  };
-  visit_match(m, round_to, [&](int64_t at, const float* values, int64_t n) {
-    store(weight, at, values, n);
-    if (params.has_master()) store(updated, at, values, n);
+void load_match(const Match& m, ParamWriter& writer, DType round_to) {
+  const int64_t cols = m.spec->shape.rank() == 1 ? 1 : m.spec->shape[1], base = m.part->row * cols;
+  writer.write(m.param, base, m.part->rows * cols, cols, [&](int64_t first, int64_t count) {
+    visit_match(m, round_to, (first - base) / cols, count / cols,
+                [&](int64_t at, const float* values, int64_t n) { writer.put(at, values, n); });
   });
 }
 
 bool holds_match(const Match& m, const ParamStore& params, DType round_to) {
-  const Tensor updated = params.updated(m.param);
+  const int64_t cols = m.spec->shape.rank() == 1 ? 1 : m.spec->shape[1];
   std::atomic<bool> same = true;
-  visit_match(m, round_to, [&](int64_t at, const float* values, int64_t n) {
-    bool equal = true;
-    if (updated.dtype == DType::kF32) {
-      equal = std::memcmp(updated.as<float>() + at, values, static_cast<size_t>(n) * sizeof(float)) == 0;
-    } else {
-      const bf16* held = updated.as<bf16>() + at;
-      for (int64_t i = 0; i < n; ++i) equal &= held[i].bits == to_bf16(values[i]).bits;
-    }
-    if (!equal) same = false;
-  });
+  visit_updated(
+      params, m.param, m.part->row, m.part->rows, rows_of_buffer(cols), [&](int64_t first, const Tensor& held) {
+        const int64_t base = (m.part->row + first) * cols;
+        visit_match(m, round_to, first, held.dim(0), [&](int64_t at, const float* values, int64_t n) {
+          bool equal = true;
+          if (held.dtype == DType::kF32) {
+            equal = std::memcmp(held.as<float>() + at - base, values, static_cast<size_t>(n) * sizeof(float)) == 0;
+          } else {
+            const bf16* bits = held.as<bf16>() + at - base;
+            for (int64_t i = 0; i < n; ++i) equal &= bits[i].bits == to_bf16(values[i]).bits;
+          }
+          if (!equal) same = false;
+        });
+      });
   return same;
 }
 
 void write_part(const ParamStore& params, int id, const HfPart& part, DType dtype,
                 const std::function<void(std::span<const std::byte>)>& take) {
-  const Tensor from = params.updated(id);
-  const int64_t cols = from.shape.rank() == 1 ? 1 : from.shape[1], size = bytes_of(dtype, 1);
-  const int64_t begin = part.row * cols, count = part.rows * cols;
-  if (!part.transposed && from.dtype == dtype) {
-    take({static_cast<const std::byte*>(from.data) + begin * size, static_cast<size_t>(count * size)});
-    return;
-  }
-  // Whole rows of the folder's tensor at a time, at least one.
-  const int64_t width = part.transposed ? part.rows : 1, lines = part.transposed ? cols : count;
-  const int64_t most = std::max<int64_t>(1, kBuffer / width);
-  std::vector<std::byte> buffer(static_cast<size_t>(std::min(most, lines) * width * size));
-  for (int64_t at = 0; at < lines; at += most) {
-    const int64_t n = std::min(most, lines - at);
-    if (!part.transposed)
-      cast_rows(from, begin + at, n, dtype, buffer.data());
-    else if (dtype == DType::kF32)
-      transpose_any(from, part.row, cols, part.rows, at, n, reinterpret_cast<float*>(buffer.data()));
-    else
-      transpose_any(from, part.row, cols, part.rows, at, n, reinterpret_cast<bf16*>(buffer.data()));
-    take({buffer.data(), static_cast<size_t>(n * width * size)});
-  }
+  const Shape& shape = params.spec(id).shape;
+  const int64_t cols = shape.rank() == 1 ? 1 : shape[1], size = bytes_of(dtype, 1);
+  // A transposed part is read column by column: all of its rows at once.
+  const int64_t piece_rows = part.transposed ? part.rows : rows_of_buffer(cols);
+  visit_updated(params, id, part.row, part.rows, piece_rows, [&](int64_t, const Tensor& from) {
+    const int64_t rows = from.dim(0), count = rows * cols;
+    if (!part.transposed && from.dtype == dtype) {
+      take({static_cast<const std::byte*>(from.data), static_cast<size_t>(count * size)});
+      return;
+    }
+    // Whole rows of the folder's tensor at a time, at least one.
+    const int64_t width = part.transposed ? rows : 1, lines = part.transposed ? cols : count;
+    const int64_t most = std::max<int64_t>(1, kBuffer / width);
+    std::vector<std::byte> buffer(static_cast<size_t>(std::min(most, lines) * width * size));
+    for (int64_t at = 0; at < lines; at += most) {
+      const int64_t n = std::min(most, lines - at);
+      if (!part.transposed)
+        cast_rows(from, at, n, dtype, buffer.data());
+      else if (dtype == DType::kF32)
+        transpose_any(from, cols, at, n, reinterpret_cast<float*>(buffer.data()));
+      else
+        transpose_any(from, cols, at, n, reinterpret_cast<bf16*>(buffer.data()));
+      take({buffer.data(), static_cast<size_t>(n * width * size)});
+    }
+  });
 }
 
 }  // namespace mantissa::hf

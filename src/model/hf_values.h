@@ -8,6 +8,7 @@
 
 #include "base/safetensors.h"
 #include "model/hf_match.h"
+#include "model/param_writer.h"
 
 namespace mantissa::hf {
 
@@ -23,7 +24,11 @@ struct NonFinite {
 NonFinite count_nonfinite(const safetensors::View& view);
 
 // Fills the match's rows of the store: master and compute copy. `round_to` kBF16 rounds the values to BF16 first.
-void load_match(const Match& match, ParamStore& params, DType round_to);
+void load_match(const Match& match, ParamWriter& writer, DType round_to);
+inline void load_match(const Match& match, ParamStore& params, DType round_to) {
+  ParamWriter writer(params);
+  load_match(match, writer, round_to);
+}
 
 // The match's rows of the updated parameter are, bit for bit, what load_match would fill in.
 bool holds_match(const Match& match, const ParamStore& params, DType round_to);

@@ -1,19 +1,30 @@
 #include "model/param.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "base/parallel.h"
+#include "model/arch/arch.h"
+#include "model/param_writer.h"
 
 namespace mantissa {
 namespace {
 
-std::vector<float> to_floats(const Tensor& t) {
+// FP32 values of a tensor in host or device memory.
+std::vector<float> to_floats(const Tensor& t, Device* device) {
   std::vector<float> out(static_cast<size_t>(t.count()));
+  std::vector<std::byte> copy;
+  const void* data = t.data;
+  if (device) {
+    copy.resize(static_cast<size_t>(t.bytes()));
+    device->copy_out(copy.data(), t.data, t.bytes());
+    data = copy.data();
+  }
   if (t.dtype == DType::kF32) {
-    std::memcpy(out.data(), t.data, out.size() * sizeof(float));
+    std::memcpy(out.data(), data, out.size() * sizeof(float));
   } else {
-    const bf16* p = t.as<bf16>();
+    const auto* p = static_cast<const bf16*>(data);
     for (size_t i = 0; i < out.size(); ++i) out[i] = to_float(p[i]);
   }
   return out;
@@ -25,6 +36,19 @@ void normal_pair(uint32_t a, uint32_t b, float* out) {
   const double r = std::sqrt(-2 * std::log(u)), angle = 6.283185307179586 * w;
   out[0] = static_cast<float>(r * std::cos(angle));
   out[1] = static_cast<float>(r * std::sin(angle));
+}
+
+constexpr int64_t kBlock = 1024;  // values that are drawn at a time
+
+// Elements [first, first + n) of a stream of normals; first is a multiple of four.
+void normal_block(const RandomKey& key, int64_t first, int64_t n, float std, float* out) {
+  for (int64_t i = 0; i < n; i += 4) {
+    const Random4 r = draw(key, static_cast<uint64_t>((first + i) / 4));
+    float four[4];
+    normal_pair(r.x[0], r.x[1], four);
+    normal_pair(r.x[2], r.x[3], four + 2);
+    for (int64_t j = 0; j < std::min<int64_t>(4, n - i); ++j) out[i + j] = std * four[j];
+  }
 }
 
 }  // namespace
@@ -50,62 +74,111 @@ int64_t ParamStore::count() const {
   return n;
 }
 
+int64_t ParamStore::padded_rows(int id) const {
+  const ParamSpec& s = spec(id);
+  const bool vocabulary = s.name == param_names::kEmbedding || s.name == param_names::kHead;
+  if (!options_.gpu || !vocabulary) return s.shape[0];
+  return ceil_div(s.shape[0], kVocabularyMultiple) * kVocabularyMultiple;
+}
+
+Tensor ParamStore::padded(Tensor t, int id) const {
+  return t.shape.rank() == 2 ? Tensor(t.data, t.dtype, {padded_rows(id), t.dim(1)}) : t;
+}
+
 void ParamStore::allocate(Arena& arena) {
-  for (auto* list : {&weight_, &master_, &grad_, &m_, &v_}) list->clear();
-  for (const ParamSpec& s : specs_) {
-    weight_.push_back(arena.tensor("weights", compute_dtype(), s.shape));
-    if (has_master()) master_.push_back(arena.tensor("master weights", DType::kF32, s.shape));
+  for (auto* list : {&weight_, &master_, &grad_, &m_, &v_, &m_scale_, &v_scale_}) list->clear();
+  for (int id = 0; id < size(); ++id) {
+    const Shape& shape = spec(id).shape;
+    const auto with_padding = [&](const char* purpose, DType dtype) -> Tensor {
+      if (shape.rank() != 2) return arena.tensor(purpose, dtype, shape);
+      return arena.tensor(purpose, dtype, {padded_rows(id), shape[1]}).slice(0, shape[0]);
+    };
+    weight_.push_back(with_padding("weights", compute_dtype()));
+    if (has_master()) master_.push_back(arena.tensor("master weights", DType::kF32, shape));
     if (!options_.training) continue;
-    grad_.push_back(arena.tensor("gradients", options_.grads, s.shape));
-    m_.push_back(arena.tensor("optimizer", options_.state, s.shape));
-    v_.push_back(arena.tensor("optimizer", options_.state, s.shape));
+    grad_.push_back(with_padding("gradients", options_.grads));
+    for (auto* moment : {&m_, &v_}) moment->push_back(arena.tensor("optimizer", options_.state, shape));
+    if (options_.state != DType::kU8) continue;
+    const int64_t blocks = ceil_div(shape.count(), kMomentBlock);
+    for (auto* scale : {&m_scale_, &v_scale_}) scale->push_back(arena.tensor("optimizer", DType::kF32, {blocks}));
   }
 }
 
+std::vector<AdamwParam> ParamStore::optimized() const {
+  std::vector<AdamwParam> all;
+  for (int id = 0; id < size(); ++id) {
+    AdamwParam p{.param = updated(id),
+                 .copy = has_master() ? weight(id) : Tensor{},
+                 .grad = grad(id),
+                 .m = m(id),
+                 .v = v(id),
+                 .m_scale = {},
+                 .v_scale = {},
+                 .decays = spec(id).decays(),
+                 .id = static_cast<uint32_t>(id)};
+    if (options_.state == DType::kU8)
+      p.m_scale = m_scale_[static_cast<size_t>(id)], p.v_scale = v_scale_[static_cast<size_t>(id)];
+    all.push_back(p);
+  }
+  return all;
+}
+
 void ParamStore::initialize(uint64_t seed) {
-  std::vector<float> values;
+  ParamWriter writer(*this);
   for (int id = 0; id < size(); ++id) {
     const ParamSpec& s = spec(id);
-    values.assign(static_cast<size_t>(s.shape.count()), s.init == Init::kOnes ? 1.0f : 0.0f);
-    if (s.init == Init::kNormal) {
-      const RandomKey key{seed, 0, static_cast<uint32_t>(id), DrawForm::kInit};
-      const int64_t n = s.shape.count();
-      parallel_for(ceil_div(n, 4), 1024, [&](int64_t begin, int64_t end) {
-        for (int64_t block = begin; block < end; ++block) {
-          const Random4 r = draw(key, static_cast<uint64_t>(block));
-          float four[4];
-          normal_pair(r.x[0], r.x[1], four);
-          normal_pair(r.x[2], r.x[3], four + 2);
-          for (int64_t i = 0; i < 4 && block * 4 + i < n; ++i)
-            values[static_cast<size_t>(block * 4 + i)] = static_cast<float>(s.init_std) * four[i];
+    const RandomKey key{seed, 0, static_cast<uint32_t>(id), DrawForm::kInit};
+    const float value = s.init == Init::kOnes ? 1.0f : 0.0f;
+    writer.write(id, 0, s.shape.count(), kBlock, [&](int64_t first, int64_t count) {
+      parallel_for(count, kBlock, [&](int64_t begin, int64_t end) {
+        float values[kBlock];
+        for (int64_t at = begin; at < end; at += kBlock) {
+          const int64_t n = std::min(kBlock, end - at);
+          if (s.init == Init::kNormal)
+            normal_block(key, first + at, n, static_cast<float>(s.init_std), values);
+          else
+            std::fill_n(values, n, value);
+          writer.put(first + at, values, n);
         }
       });
-    }
-    set(id, values.data());
+    });
   }
 }
 
 void ParamStore::set(int id, const float* values) {
   const int64_t n = spec(id).shape.count();
-  if (has_master()) std::memcpy(updated(id).data, values, static_cast<size_t>(n) * sizeof(float));
-  const Tensor w = weight(id);
-  if (w.dtype == DType::kF32) {
-    std::memcpy(w.data, values, static_cast<size_t>(n) * sizeof(float));
-  } else {
-    bf16* p = w.as<bf16>();
-    for (int64_t i = 0; i < n; ++i) p[i] = to_bf16(values[i]);
-  }
+  ParamWriter writer(*this, n);
+  writer.write(id, 0, n, 1, [&](int64_t first, int64_t count) { writer.put(first, values + first, count); });
 }
 
-std::vector<float> ParamStore::values(int id) const { return to_floats(updated(id)); }
-std::vector<float> ParamStore::grad_values(int id) const { return to_floats(grad(id)); }
+std::vector<float> ParamStore::values(int id) const { return to_floats(updated(id), options_.device); }
+std::vector<float> ParamStore::grad_values(int id) const { return to_floats(grad(id), options_.device); }
+
+void ParamStore::read_updated(int id, int64_t begin, int64_t n, std::byte* to) const {
+  const Tensor from = updated(id);
+  const auto* first = static_cast<const std::byte*>(from.data) + bytes_of(from.dtype, begin);
+  if (options_.device)
+    options_.device->copy_out(to, first, bytes_of(from.dtype, n));
+  else
+    std::memcpy(to, first, static_cast<size_t>(bytes_of(from.dtype, n)));
+}
+
+void ParamStore::zero_grad(int id) {
+  const Tensor g = grad(id);
+  if (options_.device)
+    options_.device->zero(g.data, g.bytes());
+  else
+    std::memset(g.data, 0, static_cast<size_t>(g.bytes()));
+}
 
 void ParamStore::begin_step() {
   for (int id = 0; id < size(); ++id) {
     written_[static_cast<size_t>(id)] = 0;
-    if (spec(id).shape.rank() < 2) std::memset(grad(id).data, 0, static_cast<size_t>(grad(id).bytes()));
+    if (spec(id).shape.rank() < 2) zero_grad(id);
   }
 }
+
+void ParamStore::mark_written() { std::fill(written_.begin(), written_.end(), char{1}); }
 
 float ParamStore::take_beta(int id) {
   char& written = written_[static_cast<size_t>(id)];

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/adamw.h"
 #include "tensor/arena.h"
 #include "tensor/exec.h"
 
@@ -42,12 +43,17 @@ enum class WeightMode : uint8_t {
 struct ParamStoreOptions {
   WeightMode weights = WeightMode::kF32Master;
   DType grads = DType::kF32;
-  DType state = DType::kF32;  // moments
+  DType state = DType::kF32;  // moments: kF32, kBF16, or kU8 with scales (docs/training.md)
   bool training = true;       // false: weights alone
+  Device* device = nullptr;   // where the arena's memory is; null: the host
+  bool gpu = false;           // laid out as for a GPU, also while there is none; always with a device
 };
 
 class ParamStore {
  public:
+  // Rows of the vocabulary's matrices are a multiple of this in a GPU's memory.
+  static constexpr int64_t kVocabularyMultiple = 128;
+
   ParamStore(std::vector<ParamSpec> specs, const ParamStoreOptions& options);
 
   void allocate(Arena& arena);
@@ -71,22 +77,37 @@ class ParamStore {
   Tensor grad(int id) const { return grad_[static_cast<size_t>(id)]; }
   Tensor m(int id) const { return m_[static_cast<size_t>(id)]; }
   Tensor v(int id) const { return v_[static_cast<size_t>(id)]; }
+  // All trained parameters as the optimizer takes them.
+  std::vector<AdamwParam> optimized() const;
+
+  // Rows of a matrix in memory, weight and gradient with them: those of the embedding and the head on a GPU are filled
+  // up to a multiple of kVocabularyMultiple; the rows behind are zero.
+  int64_t padded_rows(int id) const;
+  Tensor padded_weight(int id) const { return padded(weight(id), id); }
+  Tensor padded_grad(int id) const { return padded(grad(id), id); }
 
   // Sets a parameter from FP32 values in its own layout (master and compute copy).
   void set(int id, const float* values);
   // FP32 values of a parameter (the master where there is one) or of its gradient.
   std::vector<float> values(int id) const;
   std::vector<float> grad_values(int id) const;
+  // Elements [begin, begin + n) of updated(id), in its dtype, to host memory.
+  void read_updated(int id, int64_t begin, int64_t n, std::byte* to) const;
 
   // A step begins: vectors' gradients are zeroed; matrices' are overwritten by their first wgrad.
   void begin_step();
   // beta of the next product into a matrix' gradient: 0 the first time in a step, then 1.
   float take_beta(int id);
+  // The first micro-batch's products were enqueued without take_beta() (a captured graph).
+  void mark_written();
+  void zero_grad(int id);
 
  private:
+  Tensor padded(Tensor t, int id) const;
+
   std::vector<ParamSpec> specs_;
   ParamStoreOptions options_;
-  std::vector<Tensor> weight_, master_, grad_, m_, v_;
+  std::vector<Tensor> weight_, master_, grad_, m_, v_, m_scale_, v_scale_;
   std::vector<char> written_;
 };
 

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <vector>
 
 #include "base/parallel.h"
 #include "model/decoder.h"
@@ -23,7 +24,13 @@ float inverse_frequency(const ModelConfig& m, int64_t i) {
 
 }  // namespace
 
-void fill_rope_table(const ModelConfig& model, Tensor cos_sin) {
+void fill_rope_table(const ModelConfig& model, Tensor cos_sin, Device* device) {
+  if (device) {
+    std::vector<float> host(static_cast<size_t>(cos_sin.count()));
+    fill_rope_table(model, {host.data(), DType::kF32, cos_sin.shape});
+    device->copy_in(cos_sin.data, host.data(), cos_sin.bytes());
+    return;
+  }
   const int64_t positions = cos_sin.dim(0), half = model.head_dim / 2;
   float* table = cos_sin.as<float>();
   parallel_for(positions, 16, [&](int64_t begin, int64_t end) {

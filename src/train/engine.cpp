@@ -2,9 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
-#include "ops/adamw.h"
+#include "ops/attention.h"
 #include "ops/elementwise.h"
+#include "ops/embedding.h"
+#include "ops/gemm.h"
+#include "ops/loss.h"
+#include "ops/norm.h"
 
 namespace mantissa {
 namespace {
@@ -12,6 +17,11 @@ namespace {
 DType choose(const std::string& wanted, WeightMode weights, const char* key) {
   const bool full = weights == WeightMode::kF32 || weights == WeightMode::kF32Master;
   if (wanted == "auto") return full ? DType::kF32 : DType::kBF16;
+  if (wanted == "8bit" && std::string_view(key) == "state") {
+    if (weights == WeightMode::kF32)
+      fail(Exit::kUsage, "optimizer.{}: 8bit, but recipe fp32 keeps everything in FP32", key);
+    return DType::kU8;
+  }
   if (wanted == "fp32") return DType::kF32;
   if (wanted != "bf16") fail(Exit::kUsage, "optimizer.{}: {}: expected auto, fp32 or bf16", key, wanted);
   if (weights == WeightMode::kF32)
@@ -24,50 +34,84 @@ ParamStoreOptions store_options(const PrecisionConfig& precision, const EngineOp
   return {.weights = weights,
           .grads = choose(options.grads, weights, "grads"),
           .state = choose(options.state, weights, "state"),
-          .training = options.training};
+          .training = options.training,
+          .device = options.device,
+          .gpu = options.gpu};
+}
+
+EngineOptions resolved(EngineOptions options) {
+  if (options.device) options.gpu = true;
+  if (options.max_segments == 0) options.max_segments = options.tokens;
+  return options;
 }
 
 }  // namespace
 
-MicroBatch view(const Batch& b) {
-  const auto t = static_cast<int64_t>(b.ids.size());
-  return {{b.ids.data(), DType::kI32, {t}},
-          {b.labels.data(), DType::kI32, {t}},
-          {b.positions.data(), DType::kI32, {t}},
-          {b.segments.data(), DType::kI32, {static_cast<int64_t>(b.segments.size())}}};
+Engine::Engine(const ModelConfig& model, const PrecisionConfig& precision, const EngineOptions& options)
+    : options_(resolved(options)),
+      exec_(options.device ? Exec(*options.device) : Exec()),
+      params_(find_arch(model.arch).params(model), store_options(precision, options_)),
+      decoder_(model, precision, params_, options.tokens, options.sequence_length) {}
+
+void Engine::allocate(Arena& arena) {
+  params_.allocate(arena);
+  decoder_.allocate(arena, options_.recompute);
+  if (!options_.gpu) return;
+  device_batch_.allocate(arena, {.tokens = options_.tokens,
+                                 .sequence_length = options_.sequence_length,
+                                 .max_segments = options_.max_segments,
+                                 .vocab = decoder_.model().vocab_size});
+  outputs_ = static_cast<Outputs*>(arena.tensor("batch", DType::kU8, {int64_t{sizeof(Outputs)}}).data);
 }
 
-Engine::Engine(const ModelConfig& model, const PrecisionConfig& precision, const EngineOptions& options)
-    : params_(find_arch(model.arch).params(model), store_options(precision, options)),
-      decoder_(model, precision, params_, options.tokens, options.sequence_length),
-      options_(options) {}
+// The largest of what the ops of this model take.
+int64_t Engine::gpu_scratch_bytes() const {
+  const ModelConfig& m = decoder_.model();
+  const HeadLayout heads = m.heads();
+  const int64_t t = options_.tokens;
+  const int64_t widest = std::max({m.hidden_size, 2 * m.intermediate_size, heads.qkv_cols()});
+  int64_t bytes = std::max(
+      {kGemmScratchBytes, cross_entropy_scratch_bytes(decoder_.logits_rows()),
+       attention_scratch_bytes(params_.compute_dtype(), t, options_.sequence_length, options_.max_segments, heads)});
+  if (options_.training)
+    bytes = std::max({bytes, row_reduction_scratch_bytes(t, widest), adamw_scratch_bytes(optimized_),
+                      embedding_scratch_bytes(t, std::max(m.vocab_size, m.max_position_embeddings), m.hidden_size)});
+  return bytes;
+}
 
 MemoryLedger Engine::plan() const {
   // The counting pass leaves addresses empty and is repeated by build().
   auto* self = const_cast<Engine*>(this);
-  MemoryLedger ledger = Arena::measure([self](Arena& arena) {
-    self->params_.allocate(arena);
-    self->decoder_.allocate(arena, self->options_.recompute);
-  });
-  ledger.add("scratch", exec_.scratch_bytes());
+  MemoryLedger ledger = Arena::measure([self](Arena& arena) { self->allocate(arena); });
+  if (options_.training) self->optimized_ = params_.optimized();
+  ledger.add("scratch", options_.gpu ? gpu_scratch_bytes() : exec_.scratch_bytes());
   return ledger;
 }
 
 void Engine::build() {
-  arena_.build([this](Arena& arena) {
-    params_.allocate(arena);
-    decoder_.allocate(arena, options_.recompute);
-  });
-  decoder_.fill_tables();
+  arena_.build([this](Arena& arena) { allocate(arena); }, options_.device);
+  if (options_.training) optimized_ = params_.optimized();
+  if (options_.device) exec_.reserve_scratch(gpu_scratch_bytes());
+  decoder_.fill_tables(options_.device);
 }
 
-StepContext Engine::context(const MicroBatch& batch) {
+StepContext Engine::context(const MicroBatch& batch, float grad_scale) {
+  if (!options_.device)
+    return {.exec = exec_,
+            .params = params_,
+            .ids = batch.ids,
+            .labels = batch.labels,
+            .positions = batch.positions,
+            .segments = {.offsets = batch.segments},
+            .cos_sin = decoder_.cos_sin()};
+  const DeviceBatch& on_device = device_batch_;
+  device_batch_.upload(*options_.device, batch, grad_scale);
   return {.exec = exec_,
           .params = params_,
-          .ids = batch.ids,
-          .labels = batch.labels,
-          .positions = batch.positions,
-          .segments = {.offsets = batch.segments},
+          .ids = on_device.ids,
+          .labels = on_device.labels,
+          .positions = on_device.positions,
+          .segments = on_device.segments,
           .cos_sin = decoder_.cos_sin()};
 }
 
@@ -82,21 +126,57 @@ void Engine::begin_step(uint32_t step) {
   exec_.step = step;
   exec_.token_offset = 0;
   sums_ = {};
+  sums_read_ = true;
+  if (options_.device) options_.device->zero(&outputs_->step, sizeof outputs_->step);
+  micro_steps_ = 0;
   amax_trouble_.clear();
   weights_fresh_ = false;
   params_.begin_step();
 }
 
+void Engine::warm_up(const MicroBatch& batch) {
+  if (!options_.device) return;
+  begin_step(0);
+  for (const bool first : {true, false}) {
+    StepContext c = context(batch, 1.0f / static_cast<float>(options_.tokens));
+    exec_.pass = Pass::kForward;
+    refresh(c);
+    decoder_.forward_backward(c, &outputs_->step, device_batch_.grad_scale, 0);
+    graphs_.add({first, c.segments.uniform});
+  }
+  begin_step(0);
+  options_.device->synchronize();
+}
+
 void Engine::micro_step(const MicroBatch& batch, int64_t valid, double z_weight, std::vector<TensorError>* errors) {
-  StepContext c = context(batch);
+  const float scale = valid > 0 ? 1.0f / static_cast<float>(valid) : 0.0f;
+  const auto z = static_cast<float>(z_weight);
+  StepContext c = context(batch, scale);
   c.errors = errors;
   exec_.pass = Pass::kForward;
   if (!weights_fresh_) refresh(c);
   weights_fresh_ = true;
-  const float scale = valid > 0 ? 1.0f / static_cast<float>(valid) : 0.0f;
-  const std::string trouble = decoder_.forward_backward(c, &sums_, &scale, static_cast<float>(z_weight));
-  if (amax_trouble_.empty()) amax_trouble_ = trouble;
+  if (!options_.device) {
+    const std::string trouble = decoder_.forward_backward(c, &sums_, &scale, z);
+    if (amax_trouble_.empty()) amax_trouble_ = trouble;
+  } else {
+    // Recipes that run on a GPU have no state, so that the host has nothing to do for a captured micro-step.
+    const auto work = [&] { decoder_.forward_backward(c, &outputs_->step, device_batch_.grad_scale, z); };
+    const StepVariant variant{micro_steps_ == 0, c.segments.uniform};
+    if (!options_.graphs)
+      work();
+    else if (!graphs_.run(*options_.device, variant, z, work))
+      params_.mark_written();
+    sums_read_ = false;
+  }
+  ++micro_steps_;
   exec_.token_offset += batch.ids.count();
+}
+
+const LossSums& Engine::sums() const {
+  if (!sums_read_) options_.device->copy_out(&sums_, &outputs_->step, sizeof sums_);
+  sums_read_ = true;
+  return sums_;
 }
 
 double Engine::grad_norm() {
@@ -105,36 +185,38 @@ double Engine::grad_norm() {
   return std::sqrt(sum);
 }
 
-UpdateResult Engine::update(const AdamwSettings& s) {
-  UpdateResult result;
-  result.grad_norm = grad_norm();
-  if (!std::isfinite(result.grad_norm)) {
-    for (int id = 0; id < params_.size(); ++id) {
-      const int64_t at = first_nonfinite(exec_, params_.grad(id));
-      if (at >= 0)
-        fail(Exit::kNonFinite, "gradient of {} {} is not finite at element {}", params_.spec(id).name, params_.grad(id),
-             at);
-    }
-    fail(Exit::kNonFinite, "gradient norm {} overflows although every gradient is finite", result.grad_norm);
-  }
-  AdamwStep step{.lr = static_cast<float>(s.lr),
-                 .beta1 = static_cast<float>(s.beta1),
-                 .beta2 = static_cast<float>(s.beta2),
-                 .eps = static_cast<float>(s.eps),
-                 .grad_scale = 1,
-                 .t = ++updates_};
-  // torch.nn.utils.clip_grad_norm_: scale by max_norm / (norm + 1e-6), never up.
-  if (s.grad_clip > 0) step.grad_scale = static_cast<float>(std::min(1.0, s.grad_clip / (result.grad_norm + 1e-6)));
+AdamwOutcome Engine::run_adamw(const AdamwSettings& s) {
+  const AdamwStep step{.lr = static_cast<float>(s.lr),
+                       .beta1 = static_cast<float>(s.beta1),
+                       .beta2 = static_cast<float>(s.beta2),
+                       .eps = static_cast<float>(s.eps),
+                       .weight_decay = static_cast<float>(s.weight_decay),
+                       .grad_scale = 1,
+                       .t = updates_ + 1};
   const bool stochastic = params_.options().weights == WeightMode::kBF16SR;
-  int64_t unmoved = 0;
+  AdamwOutcome outcome;
+  adamw_update(exec_, options_.device ? &outputs_->update : &outcome, optimized_, step, s.grad_clip, stochastic);
+  if (options_.device) options_.device->copy_out(&outcome, &outputs_->update, sizeof outcome);
+  return outcome;
+}
+
+void Engine::fail_nonfinite(double norm) {
   for (int id = 0; id < params_.size(); ++id) {
-    step.weight_decay = params_.spec(id).decays() ? static_cast<float>(s.weight_decay) : 0.0f;
-    unmoved += adamw(exec_, params_.updated(id), params_.has_master() ? params_.weight(id) : Tensor{}, params_.grad(id),
-                     params_.m(id), params_.v(id), step, stochastic, static_cast<uint32_t>(id));
+    const int64_t at = first_nonfinite(exec_, params_.grad(id));
+    if (at >= 0)
+      fail(Exit::kNonFinite, "gradient of {} {} is not finite at element {}", params_.spec(id).name, params_.grad(id),
+           at);
   }
+  fail(Exit::kNonFinite, "gradient norm {} overflows although every gradient is finite", norm);
+}
+
+UpdateResult Engine::update(const AdamwSettings& settings) {
+  const AdamwOutcome outcome = run_adamw(settings);
+  if (!std::isfinite(outcome.grad_norm)) fail_nonfinite(outcome.grad_norm);
+  ++updates_;
   weights_fresh_ = false;
-  result.unmoved_share = static_cast<double>(unmoved) / static_cast<double>(params_.count());
-  return result;
+  return {.grad_norm = outcome.grad_norm,
+          .unmoved_share = static_cast<double>(outcome.unmoved) / static_cast<double>(params_.count())};
 }
 
 void Engine::evaluate(const MicroBatch& batch, LossSums& sums) {
@@ -144,7 +226,11 @@ void Engine::evaluate(const MicroBatch& batch, LossSums& sums) {
     refresh(c);
     weights_fresh_ = true;
   }
-  decoder_.evaluate(c, &sums);
+  if (!options_.device) return decoder_.evaluate(c, &sums);
+  Device& device = *options_.device;
+  device.copy_in(&outputs_->evaluation, &sums, sizeof sums);
+  decoder_.evaluate(c, &outputs_->evaluation);
+  device.copy_out(&sums, &outputs_->evaluation, sizeof sums);
 }
 
 void Engine::logits(const MicroBatch& batch, Tensor out) {
@@ -164,7 +250,7 @@ void Engine::find_nonfinite(const MicroBatch& batch) {
   PassScope evaluation(exec_, Pass::kEvaluate);
   refresh(c);
   LossSums sums;
-  decoder_.evaluate(c, &sums);
+  decoder_.evaluate(c, options_.device ? &outputs_->evaluation : &sums);
 }
 
 }  // namespace mantissa

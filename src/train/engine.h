@@ -7,6 +7,8 @@
 #include "data/batch.h"
 #include "model/decoder.h"
 #include "model/hf_checkpoint.h"
+#include "train/micro_batch.h"
+#include "train/step_graphs.h"
 
 namespace mantissa {
 
@@ -15,18 +17,13 @@ struct EngineOptions {
   int64_t sequence_length = 0;  // longest position + 1
   Recompute recompute = Recompute::kNone;
   std::string grads = "auto";  // auto | fp32 | bf16: auto = fp32 with FP32 weights, else bf16
-  std::string state = "auto";  // auto | fp32 | bf16, likewise
+  std::string state = "auto";  // auto | fp32 | bf16, likewise; 8bit
   bool training = true;
+  Device* device = nullptr;  // the GPU, which must outlive the engine; null: the CPU
+  bool gpu = false;          // plan() as for a GPU that is not there; always with a device
+  bool graphs = true;        // GPU: a micro-step is captured once and launched as one graph; else op by op
+  int64_t max_segments = 0;  // GPU: documents of a micro-batch at most; 0: tokens
 };
-
-// One micro-batch, already on the device.
-struct MicroBatch {
-  ConstTensor ids, labels, positions;  // [T] i32
-  ConstTensor segments;                // [S+1] i32
-};
-
-// The tensors of a batch, which must outlive them.
-MicroBatch view(const Batch& batch);
 
 struct AdamwSettings {
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
@@ -42,7 +39,7 @@ class Engine {
  public:
   Engine(const ModelConfig& model, const PrecisionConfig& precision, const EngineOptions& options);
 
-  // What building would take; needs no memory.
+  // What building would take; needs no memory. On a GPU without its context and the libraries' own memory.
   MemoryLedger plan() const;
   // Allocates everything. Nothing is allocated after.
   void build();
@@ -51,20 +48,26 @@ class Engine {
   void initialize(uint64_t seed) { params_.initialize(seed); }
   void load(const std::string& folder) { load_hf_weights(folder, decoder_.model(), params_); }
 
+  // GPU: kernels are loaded, the libraries' plans made and GEMM algorithms searched by two micro-steps that leave no
+  // trace. Between build() and a begin_step(); a CPU needs none.
+  void warm_up(const MicroBatch& batch);
+
   // A step: begin, micro-steps, update. valid = tokens with a label in the whole step.
   void begin_step(uint32_t step);
-  // Forward and backward of one micro-batch; adds to sums(). `errors`: collect quantization errors.
+  // Forward and backward of one micro-batch; adds to sums(). `errors`: collect quantization errors. Enqueued on a GPU.
   void micro_step(const MicroBatch& batch, int64_t valid, double z_weight, std::vector<TensorError>* errors = nullptr);
-  const LossSums& sums() const { return sums_; }
+  // Of the step so far; a GPU is waited for.
+  const LossSums& sums() const;
   // "" or what amax of this step was not finite.
   const std::string& amax_trouble() const { return amax_trouble_; }
-  // Throws Exit::kNonFinite, naming the first bad gradient, before anything is updated.
+  // Throws Exit::kNonFinite, naming the first bad gradient, where the norm is not finite; then nothing was updated.
   UpdateResult update(const AdamwSettings& settings);
   // Gradient norm alone.
   double grad_norm();
 
   // Loss over a batch; weights are requantized when they changed.
   void evaluate(const MicroBatch& batch, LossSums& sums);
+  // out [T,V] f32 in host memory; labels may be absent.
   void logits(const MicroBatch& batch, Tensor out);
   // Runs the forward again with every tensor checked; throws Exit::kNonFinite naming the first one, or returns.
   void find_nonfinite(const MicroBatch& batch);
@@ -74,18 +77,34 @@ class Engine {
   Exec& exec() { return exec_; }
 
  private:
-  StepContext context(const MicroBatch& batch);
-  void refresh(StepContext& context);
+  // Results that a GPU writes for the host to read.
+  struct Outputs {
+    LossSums step, evaluation;
+    AdamwOutcome update;
+  };
 
+  void allocate(Arena& arena);
+  int64_t gpu_scratch_bytes() const;
+  StepContext context(const MicroBatch& batch, float grad_scale = 0);
+  void refresh(StepContext& context);
+  AdamwOutcome run_adamw(const AdamwSettings& settings);
+  [[noreturn]] void fail_nonfinite(double norm);
+
+  EngineOptions options_;
   Exec exec_;
   ParamStore params_;
   Decoder decoder_;
-  EngineOptions options_;
   Arena arena_;
-  LossSums sums_;
+  std::vector<AdamwParam> optimized_;
+  DeviceBatch device_batch_;    // GPU
+  Outputs* outputs_ = nullptr;  // GPU, in its memory
+  mutable LossSums sums_;       // on a GPU as last read
+  mutable bool sums_read_ = true;
   std::string amax_trouble_;
+  int64_t micro_steps_ = 0;     // of this step
   int64_t updates_ = 0;         // t of AdamW
   bool weights_fresh_ = false;  // quantized weights match the parameters, amax recorded
+  StepGraphs graphs_;
 };
 
 }  // namespace mantissa

@@ -51,7 +51,7 @@ Operand Linear::make_grad(Producer producer, int64_t m, DType dtype, Allocator& 
 }
 
 void Linear::refresh_weight(StepContext& context) {
-  const Tensor w = context.params.weight(weight_);
+  const Tensor w = context.params.padded_weight(weight_);
   recipe_->refresh_weight(context.exec, w);
   const Quantized* form = recipe_->weight_form();
   if (context.errors && form) {
@@ -79,7 +79,7 @@ void Linear::forward(StepContext& context, Tensor y, const Operand& x) const {
 void Linear::backward(StepContext& context, Tensor dx, const Operand& dy, const Operand& x) const {
   measure(context, dy, "grad");
   if (dx) recipe_->dgrad(context.exec, dx, dy);
-  recipe_->wgrad(context.exec, context.params.grad(weight_), dy, x, context.params.take_beta(weight_));
+  recipe_->wgrad(context.exec, context.params.padded_grad(weight_), dy, x, context.params.take_beta(weight_));
   if (bias_ >= 0) bias_bwd(context.exec, context.params.grad(bias_), dy.high);
 }
 

@@ -11,7 +11,7 @@ namespace mantissa {
 
 class Linear {
  public:
-  // bias -1: none.
+  // bias -1: none. The weight is taken with its padding (ParamStore::padded_rows).
   Linear(LinearSite site, std::unique_ptr<LinearRecipe> recipe, int weight, int bias);
 
   const std::string& name() const { return site_.name; }

@@ -1,0 +1,220 @@
+// The engine on a GPU against the engine on the CPU; what must not change a bit; what memory it takes.
+#include "train/engine.h"
+
+#include <cmath>
+#include <cstring>
+#include <ostream>
+
+#include "tests/gpu/models.h"
+#include "train/memory_plan.h"
+
+namespace mantissa {
+namespace {
+
+// FP32: sums in another order. BF16: each of some dozen roundings on the way is made of values that differ by rounding.
+struct Bounds {
+  double loss, logits, grads, params;
+};
+constexpr Bounds kF32{1e-5, 1e-4, 1e-4, 2e-3}, kBF16{5e-3, 2e-2, 5e-2, 2e-2};
+
+const Bounds& bounds_of(const std::string& recipe) { return recipe == "fp32" ? kF32 : kBF16; }
+
+struct Case {
+  const char *arch, *recipe, *weights;
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.arch << " " << c.recipe << " " << c.weights; }
+
+class GpuEngine : public GpuTest, public testing::WithParamInterface<Case> {
+ protected:
+  std::unique_ptr<Engine> make(Device* on) const {
+    return make_engine({.arch = GetParam().arch, .recipe = GetParam().recipe, .weights = GetParam().weights}, on);
+  }
+};
+
+TEST_P(GpuEngine, LogitsLossAndGradientsAreTheCpus) {
+  const auto gpu = make(&device()), cpu = make(nullptr);
+  const Bounds& bounds = bounds_of(GetParam().recipe);
+  for (const Rows& rows : {packed_rows(5), uniform_rows(6)}) {
+    const auto logits = [&](Engine& engine) {
+      std::vector<float> out(static_cast<size_t>(kTokens * 1000));
+      engine.logits(rows.view(), {out.data(), DType::kF32, {kTokens, 1000}});
+      return out;
+    };
+    EXPECT_LT(relative_error(logits(*gpu), logits(*cpu)), bounds.logits);
+    LossSums on_gpu, on_cpu;
+    gpu->evaluate(rows.view(), on_gpu);
+    cpu->evaluate(rows.view(), on_cpu);
+    EXPECT_NEAR(on_gpu.loss / on_cpu.loss, 1, bounds.loss);
+    EXPECT_NEAR(on_gpu.z / on_cpu.z, 1, 2 * bounds.loss);
+    EXPECT_EQ(on_gpu.valid, rows.valid);
+    for (Engine* engine : {gpu.get(), cpu.get()}) {
+      engine->begin_step(1);
+      engine->micro_step(rows.view(), rows.valid, 1e-3);
+    }
+    EXPECT_NEAR(gpu->sums().loss / cpu->sums().loss, 1, bounds.loss);
+    EXPECT_NEAR(gpu->grad_norm() / cpu->grad_norm(), 1, bounds.grads);
+    for (int id = 0; id < cpu->params().size(); ++id)
+      EXPECT_LT(relative_error(gpu->params().grad_values(id), cpu->params().grad_values(id)), bounds.grads)
+          << cpu->params().spec(id).name;
+  }
+}
+
+TEST_P(GpuEngine, TrainsAsTheCpu) {
+  const auto gpu = make(&device()), cpu = make(nullptr);
+  gpu->warm_up(packed_rows(9).view());
+  const Trace a = train(*gpu, 5), b = train(*cpu, 5);
+  const Bounds& bounds = bounds_of(GetParam().recipe);
+  for (size_t step = 0; step < a.losses.size(); ++step) {
+    EXPECT_NEAR(a.losses[step] / b.losses[step], 1, 5 * bounds.loss) << "step " << step;
+    EXPECT_NEAR(a.norms[step] / b.norms[step], 1, 2 * bounds.grads) << "step " << step;
+  }
+  EXPECT_LT(a.losses.back(), 0.98 * a.losses.front());
+  for (size_t id = 0; id < a.params.size(); ++id)
+    EXPECT_LT(relative_error(a.params[id], b.params[id]), bounds.params)
+        << cpu->params().spec(static_cast<int>(id)).name;
+}
+
+// Rows behind the vocabulary stay zero, in weight and gradient.
+TEST_P(GpuEngine, PaddingStaysZero) {
+  const auto engine = make(&device());
+  train(*engine, 2);
+  const ParamStore& params = engine->params();
+  for (const char* name : {"embedding.weight", "head.weight"}) {
+    const int id = params.find_or_none(name);
+    if (id < 0) continue;
+    ASSERT_EQ(params.padded_rows(id), 1024);
+    for (const Tensor& t : {params.padded_weight(id), params.padded_grad(id)}) {
+      const Tensor rows = t.slice(1000, 24);
+      std::vector<std::byte> bytes(static_cast<size_t>(rows.bytes()));
+      device().copy_out(bytes.data(), rows.data, rows.bytes());
+      for (const std::byte b : bytes) ASSERT_EQ(b, std::byte{0}) << name;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GpuEngine,
+                         testing::Values(Case{"gpt2", "fp32", "fp32"}, Case{"llama", "fp32", "fp32"},
+                                         Case{"qwen2", "fp32", "fp32"}, Case{"qwen3", "fp32", "fp32"},
+                                         Case{"gpt2", "bf16", "fp32"}, Case{"llama", "bf16", "bf16"},
+                                         Case{"qwen2", "bf16", "fp32"}, Case{"qwen3", "bf16", "bf16-sr"}),
+                         [](const auto& test) {
+                           std::string name =
+                               std::string(test.param.arch) + "_" + test.param.recipe + "_" + test.param.weights;
+                           for (char& c : name)
+                             if (c == '-') c = '_';
+                           return name;
+                         });
+
+void expect_same_bits(const Trace& x, const Trace& y, const std::string& what) {
+  EXPECT_EQ(x.losses, y.losses) << what;
+  EXPECT_EQ(x.norms, y.norms) << what;
+  for (size_t i = 0; i < x.grads.size(); ++i)
+    EXPECT_EQ(0, std::memcmp(x.grads[i].data(), y.grads[i].data(), x.grads[i].size() * 4)) << what << " gradient " << i;
+  for (size_t i = 0; i < x.params.size(); ++i)
+    EXPECT_EQ(0, std::memcmp(x.params[i].data(), y.params[i].data(), x.params[i].size() * 4))
+        << what << " parameter " << i;
+}
+
+using GpuEngineDeterministic = DeterministicGpuTest;
+
+TEST_F(GpuEngineDeterministic, SameBitsWhateverIsRecomputedOrCaptured) {
+  for (const char* arch : {"gpt2", "qwen3"})
+    for (const char* weights : {"fp32", "bf16-sr"}) {
+      EngineCase c{.arch = arch, .weights = weights};
+      const Trace first = train(*make_engine(c, &device()), 3);
+      expect_same_bits(first, train(*make_engine(c, &device()), 3), "again");
+      for (const char* plan : {"none", "norm+act", "block"})
+        for (const bool graphs : {true, false}) {
+          c.recompute = plan, c.graphs = graphs;
+          const auto engine = make_engine(c, &device());
+          engine->warm_up(packed_rows(4).view());
+          expect_same_bits(first, train(*engine, 3), fmt::format("{} {} {} graphs {}", arch, weights, plan, graphs));
+        }
+    }
+}
+
+using GpuEngineOnly = GpuTest;
+
+TEST_F(GpuEngineOnly, EightBitMomentsTrain) {
+  const EngineCase c{.weights = "bf16-sr", .state = "8bit"};
+  const Trace a = train(*make_engine(c, &device()), 5);
+  const Trace b = train(*make_engine({.weights = "bf16-sr", .state = "fp32"}, &device()), 5);
+  EXPECT_LT(a.losses.back(), 0.98 * a.losses.front());
+  EXPECT_NEAR(a.losses.back() / b.losses.back(), 1, 0.02);
+}
+
+TEST_F(GpuEngineOnly, NonFiniteIsNamedAndMovesNothing) {
+  const Rows rows = packed_rows(3);
+  const auto engine = make_engine({}, &device());
+  const int bad = engine->params().find("layers.1.mlp.up.weight");
+  std::vector<float> values = engine->params().values(bad);
+  values[5] = NAN;
+  engine->params().set(bad, values.data());
+  engine->begin_step(1);
+  engine->micro_step(rows.view(), rows.valid, 0);
+  const std::vector<float> before = engine->params().values(0);
+  try {
+    engine->update({});
+    FAIL() << "a gradient that is not finite was applied";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Exit::kNonFinite);
+    EXPECT_NE(std::string(e.what()).find("gradient of "), std::string::npos) << e.what();
+  }
+  EXPECT_EQ(before, engine->params().values(0));
+  try {
+    engine->find_nonfinite(rows.view());
+    FAIL() << "nothing was found";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("layers.1.mlp.up.weight"), std::string::npos) << e.what();
+  }
+}
+
+TEST_F(GpuEngineOnly, ValuesOutsideTheirTablesAreRefused) {
+  const auto engine = make_engine({}, &device());
+  engine->begin_step(1);
+  const auto refused = [&](const char* what, const std::function<void(Rows&)>& spoil) {
+    Rows rows = packed_rows(3);
+    spoil(rows);
+    try {
+      engine->micro_step(rows.view(), rows.valid, 0);
+      ADD_FAILURE() << what << " was taken";
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find(what), std::string::npos) << e.what();
+    }
+  };
+  refused("ids[3] is 1000", [](Rows& r) { r.ids[3] = 1000; });
+  refused("labels[4] is -1", [](Rows& r) { r.labels[4] = -1; });
+  refused("positions[5] is 128", [](Rows& r) { r.positions[5] = 128; });
+  refused("segments[2] is 129", [](Rows& r) { r.segments = {0, 0, 129, 256}; });
+  refused("9 documents", [](Rows& r) { r.segments = {0, 1, 2, 3, 4, 5, 6, 64, 128, 256}; });
+}
+
+// What a warm-up leaves: nothing.
+TEST_F(GpuEngineOnly, WarmUpLeavesNoTrace) {
+  const auto warm = make_engine({}, &device()), cold = make_engine({}, &device());
+  warm->warm_up(uniform_rows(8).view());
+  for (int id = 0; id < cold->params().size(); ++id) EXPECT_EQ(warm->params().values(id), cold->params().values(id));
+  for (Engine* engine : {warm.get(), cold.get()}) {
+    engine->begin_step(1);
+    engine->micro_step(packed_rows(1).view(), 200, 0);
+  }
+  EXPECT_EQ(warm->sums().loss, cold->sums().loss);
+  EXPECT_NEAR(warm->grad_norm() / cold->grad_norm(), 1, 1e-2);
+}
+
+// Device memory that was free before the context, less what is free after steps, against the plan. The context's share
+// is printed: kGpuContextBytes must hold it.
+TEST_F(GpuEngineOnly, TakesThePlannedMemory) {
+  const auto engine = make_engine({}, &device());
+  const int64_t planned = engine->plan().total();
+  const int64_t before = device().free_bytes();
+  train(*engine, 2);
+  const int64_t measured = device().info().free_before_bytes - device().free_bytes();
+  fmt::print("planned {:.1f} MiB; device {:.1f} MiB in use, {:.1f} of it since the build\n",
+             static_cast<double>(planned) / (1 << 20), static_cast<double>(measured) / (1 << 20),
+             static_cast<double>(before - device().free_bytes()) / (1 << 20));
+  EXPECT_EQ(planned, engine->ledger().total() + engine->exec().shared_scratch_bytes());
+}
+
+}  // namespace
+}  // namespace mantissa

@@ -1,0 +1,81 @@
+#include "tests/gpu/models.h"
+
+namespace mantissa {
+
+ModelConfig small_model(const std::string& arch, int64_t vocab) {
+  ModelConfig m;
+  m.arch = arch;
+  m.vocab_size = vocab;
+  m.hidden_size = 256;
+  m.intermediate_size = 512;
+  m.num_hidden_layers = 2;
+  m.num_attention_heads = 4;
+  m.num_key_value_heads = arch == "gpt2" ? 4 : 2;
+  m.head_dim = 64;
+  m.max_position_embeddings = 256;
+  m.initializer_range = 0.08;
+  m.tie_word_embeddings = arch != "llama";
+  m.resolve();
+  return m;
+}
+
+Rows::Rows(const std::vector<int>& lengths, uint32_t salt, int64_t vocab) {
+  uint32_t state = salt * 2654435761u + 1;
+  const auto token = [&] {
+    state = state * 1664525u + 1013904223u;
+    return static_cast<int32_t>((state >> 8) % static_cast<uint32_t>(vocab));
+  };
+  for (const int n : lengths) {
+    for (int32_t i = 0; i < n; ++i) {
+      ids.push_back(token());
+      labels.push_back(i + 1 < n ? token() : kIgnoredLabel);
+      positions.push_back(i);
+      valid += i + 1 < n;
+    }
+    segments.push_back(static_cast<int32_t>(ids.size()));
+  }
+}
+
+MicroBatch Rows::view() const {
+  return {{ids.data(), DType::kI32, {tokens()}},
+          {labels.data(), DType::kI32, {tokens()}},
+          {positions.data(), DType::kI32, {tokens()}},
+          {segments.data(), DType::kI32, {static_cast<int64_t>(segments.size())}}};
+}
+
+std::unique_ptr<Engine> make_engine(const EngineCase& c, Device* device) {
+  PrecisionConfig precision;
+  precision.recipe = c.recipe, precision.weights = c.weights;
+  auto engine = std::make_unique<Engine>(small_model(c.arch), precision,
+                                         EngineOptions{.tokens = kTokens,
+                                                       .sequence_length = kLength,
+                                                       .recompute = parse_recompute(c.recompute),
+                                                       .state = c.state,
+                                                       .device = device,
+                                                       .graphs = c.graphs,
+                                                       .max_segments = 8});
+  engine->build();
+  engine->initialize(7);
+  engine->exec().seed = 7;
+  return engine;
+}
+
+Trace train(Engine& engine, uint32_t steps) {
+  const Rows rows[] = {packed_rows(1), uniform_rows(2), packed_rows(3)};
+  int64_t valid = 0;
+  for (const Rows& r : rows) valid += r.valid;
+  Trace trace;
+  for (uint32_t step = 1; step <= steps; ++step) {
+    engine.begin_step(step);
+    for (const Rows& r : rows) engine.micro_step(r.view(), valid, 1e-4);
+    trace.losses.push_back(engine.sums().loss / static_cast<double>(valid));
+    EXPECT_EQ(engine.sums().valid, valid);
+    if (step == steps)
+      for (int id = 0; id < engine.params().size(); ++id) trace.grads.push_back(engine.params().grad_values(id));
+    trace.norms.push_back(engine.update({.lr = 3e-3}).grad_norm);
+  }
+  for (int id = 0; id < engine.params().size(); ++id) trace.params.push_back(engine.params().values(id));
+  return trace;
+}
+
+}  // namespace mantissa

@@ -1,0 +1,81 @@
+// Parameters in a GPU's memory: the CPU's values to the bit, from a seed, from a folder and back into one.
+#include "model/param.h"
+
+#include "base/safetensors.h"
+#include "model/hf_checkpoint.h"
+#include "model/hf_export.h"
+#include "model/hf_values.h"
+#include "tests/base/support.h"
+#include "tests/gpu/models.h"
+
+namespace mantissa {
+namespace {
+
+const std::string kGolden = std::string(MANTISSA_SOURCE_DIR) + "/tests/golden/";
+
+struct Store {
+  Store(const ModelConfig& model, WeightMode weights, Device* device)
+      : params(find_arch(model.arch).params(model),
+               {.weights = weights, .training = false, .device = device, .gpu = device != nullptr}) {
+    arena.build([this](Arena& a) { params.allocate(a); }, device);
+  }
+  ParamStore params;
+  Arena arena;
+};
+
+void expect_same(const ParamStore& a, const ParamStore& b) {
+  for (int id = 0; id < b.size(); ++id) {
+    const std::vector<float> x = a.values(id), y = b.values(id);
+    ASSERT_EQ(x.size(), y.size());
+    ASSERT_EQ(0, std::memcmp(x.data(), y.data(), x.size() * sizeof(float))) << b.spec(id).name;
+    if (!b.has_master()) continue;
+    std::vector<std::byte> copy(static_cast<size_t>(a.weight(id).bytes()));
+    a.options().device->copy_out(copy.data(), a.weight(id).data, a.weight(id).bytes());
+    ASSERT_EQ(0, std::memcmp(copy.data(), b.weight(id).data, copy.size())) << b.spec(id).name;
+  }
+}
+
+constexpr WeightMode kModes[] = {WeightMode::kF32, WeightMode::kF32Master, WeightMode::kBF16};
+
+using GpuParams = GpuTest;
+
+TEST_F(GpuParams, InitialValuesAreTheCpus) {
+  for (const WeightMode mode : kModes) {
+    ModelConfig model = small_model("qwen3", 20001);  // the embedding takes two pieces
+    Store gpu(model, mode, &device()), cpu(model, mode, nullptr);
+    gpu.params.initialize(3);
+    cpu.params.initialize(3);
+    expect_same(gpu.params, cpu.params);
+    std::vector<float> values = cpu.params.values(0);
+    for (float& x : values) x += 1;
+    gpu.params.set(0, values.data());
+    cpu.params.set(0, values.data());
+    expect_same(gpu.params, cpu.params);
+  }
+}
+
+TEST_F(GpuParams, FoldersReadAndWriteAsOnTheCpu) {
+  for (const char* arch : {"gpt2", "llama", "qwen2", "qwen3"}) {
+    const std::string folder = kGolden + arch;
+    const ModelConfig model = read_hf_config(folder);
+    for (const WeightMode mode : kModes) {
+      Store gpu(model, mode, &device()), cpu(model, mode, nullptr);
+      for (ParamStore* params : {&gpu.params, &cpu.params}) load_hf_weights(folder, model, *params);
+      expect_same(gpu.params, cpu.params);
+      const DType round = mode == WeightMode::kBF16 ? DType::kBF16 : DType::kF32;
+      EXPECT_EQ(first_different_tensor(folder, model, gpu.params, round), "");
+      const testing::TempFolder out;
+      write_hf_folder(out / "gpu", model, gpu.params, {.dtype = round});
+      write_hf_folder(out / "cpu", model, cpu.params, {.dtype = round});
+      EXPECT_EQ(read_text(out / "gpu/model.safetensors"), read_text(out / "cpu/model.safetensors")) << arch;
+      const int id = model.num_hidden_layers > 0 ? gpu.params.find("layers.0.attention.out.weight") : 0;
+      std::vector<float> values = gpu.params.values(id);
+      values[7] += 1;
+      gpu.params.set(id, values.data());
+      EXPECT_NE(first_different_tensor(folder, model, gpu.params, round), "");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mantissa
