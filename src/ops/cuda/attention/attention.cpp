@@ -1,0 +1,103 @@
+#include "ops/cuda/attention/attention.h"
+
+#include <cstdlib>
+#include <limits>
+#include <string_view>
+
+#include "ops/cuda/attention/cudnn.h"
+#include "ops/cuda/attention/own.h"
+#include "ops/cuda/attention/packed.h"
+#include "ops/cuda/attention/scratch.h"
+#include "ops/cuda/launch.cuh"
+#include "ops/cuda/libraries.h"
+
+namespace mantissa::cuda {
+namespace {
+
+// Why cuDNN does not run this; null where it does.
+const char* refusal(const CudaDevice& device, const ConstTensor& qkv, int64_t longest, const HeadLayout& layout) {
+  // The widest rows that cuDNN indexes are the gradients of k and v before heads are added up.
+  const int64_t elements = qkv.count() * (layout.heads / layout.kv_heads);
+  if (!cudnn_of(device)) return device.info().cudnn_absence.c_str();
+  if (device.deterministic()) return "its backward pass is not deterministic";
+  if (qkv.dtype != DType::kBF16) return "it takes bf16";
+  if (layout.head_dim % 16 != 0) return "it takes a head_dim that is a multiple of 16";
+  if (device.info().sm >= 100 && layout.head_dim > 128) return "it takes a head_dim up to 128 on this device";
+  if (longest < 2) return "it takes documents of at least two tokens";
+  if (elements > std::numeric_limits<int32_t>::max()) return "its 32-bit offsets do not reach all elements";
+  return nullptr;
+}
+
+bool takes_cudnn(const CudaDevice& device, const ConstTensor& qkv, int64_t longest, const HeadLayout& layout) {
+  const char* const forced = std::getenv("MANTISSA_ATTENTION");
+  const std::string_view wanted = forced ? forced : "";
+  if (wanted == "own") return false;
+  if (!wanted.empty() && wanted != "cudnn")
+    fail(Exit::kUsage, "MANTISSA_ATTENTION is {}, expected cudnn or own", wanted);
+  const char* const why = refusal(device, qkv, longest, layout);
+  if (why && !wanted.empty())
+    fail(Exit::kUnavailable, "MANTISSA_ATTENTION=cudnn: {} (qkv is {}, head_dim {})", why, qkv, layout.head_dim);
+  return !why;
+}
+
+int64_t longest_of(const Segments& segments, int64_t tokens) {
+  return segments.longest > 0 && segments.longest < tokens ? segments.longest : tokens;
+}
+
+void run_cudnn(const char* op, Exec& exec, CudnnTensors tensors, bool backward, const ConstTensor& qkv,
+               const Segments& segments, const HeadLayout& layout, float scale) {
+  const OpScope scope(exec, op);
+  CudaDevice& device = device_of(exec);
+  Cudnn& cudnn = *cudnn_of(device);
+  const int64_t tokens = qkv.rows(), slots = segments.offsets.dim(0) - 1;
+  const int64_t length = segments.uniform ? segments.uniform : equal_length(tokens, segments.longest, slots);
+  const CudnnShape shape{.backward = backward,
+                         .packed = length == 0,
+                         .tokens = tokens,
+                         .batch = length ? tokens / length : slots,
+                         .longest = length ? length : longest_of(segments, tokens),
+                         .heads = layout.heads,
+                         .kv_heads = layout.kv_heads,
+                         .head_dim = layout.head_dim,
+                         .scale = scale};
+  std::byte* workspace = exec.shared_scratch();
+  int64_t needed = cudnn.workspace_bytes(shape);
+  if (shape.packed) {
+    const int64_t bytes = packed_bytes(slots);
+    needed += bytes, workspace += bytes;
+  }
+  check(needed <= exec.shared_scratch_bytes(), "{}: cuDNN takes {} bytes of scratch for {}, {} are there", op, needed,
+        qkv, exec.shared_scratch_bytes());
+  if (shape.packed) {
+    const PackedDocuments documents =
+        write_packed(device, reinterpret_cast<int32_t*>(exec.shared_scratch()), segments.offsets.as<int32_t>(), slots,
+                     layout.qkv_cols(), layout.heads * layout.head_dim, layout.heads);
+    tensors.lengths = documents.lengths, tensors.first_qkv = documents.first_qkv;
+    tensors.first_out = documents.first_out, tensors.first_statistic = documents.first_statistic;
+  }
+  cudnn.attention(shape, tensors, workspace);
+}
+
+}  // namespace
+
+void attention_fwd(Exec& exec, Tensor out, Tensor lse, ConstTensor qkv, const Segments& segments,
+                   const HeadLayout& layout, float scale) {
+  if (!takes_cudnn(device_of(exec), qkv, longest_of(segments, qkv.rows()), layout))
+    return own_attention_fwd(exec, out, lse, qkv, segments, layout, scale);
+  const CudnnTensors tensors{.qkv = qkv.data, .out = out.data, .statistics = lse.data};
+  run_cudnn("attention_fwd", exec, tensors, false, qkv, segments, layout, scale);
+}
+
+void attention_bwd(Exec& exec, Tensor dqkv, ConstTensor dout, ConstTensor qkv, ConstTensor out, ConstTensor lse,
+                   const Segments& segments, const HeadLayout& layout, float scale) {
+  if (!takes_cudnn(device_of(exec), qkv, longest_of(segments, qkv.rows()), layout))
+    return own_attention_bwd(exec, dqkv, dout, qkv, out, lse, segments, layout, scale);
+  const CudnnTensors tensors{.qkv = qkv.data,
+                             .out = const_cast<void*>(out.data),
+                             .statistics = const_cast<void*>(lse.data),
+                             .dout = dout.data,
+                             .dqkv = dqkv.data};
+  run_cudnn("attention_bwd", exec, tensors, true, qkv, segments, layout, scale);
+}
+
+}  // namespace mantissa::cuda

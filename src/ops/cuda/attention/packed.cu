@@ -1,0 +1,40 @@
+#include "ops/cuda/attention/packed.h"
+
+#include <algorithm>
+
+#include "ops/cuda/launch.cuh"
+
+namespace mantissa::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+__global__ void __launch_bounds__(kThreads)
+    packed_kernel(int32_t* lengths, int32_t* first_qkv, int32_t* first_out, int32_t* first_statistic,
+                  const int32_t* offsets, int slots, int qkv_cols, int out_cols, int heads) {
+  for (int i = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x); i <= slots;
+       i += static_cast<int>(gridDim.x) * kThreads) {
+    const int first = offsets[i];
+    if (i < slots) lengths[i] = offsets[i + 1] - first;
+    first_qkv[i] = first * qkv_cols;
+    first_out[i] = first * out_cols;
+    first_statistic[i] = first * heads;
+  }
+}
+
+}  // namespace
+
+PackedDocuments write_packed(CudaDevice& device, int32_t* to, const int32_t* offsets, int64_t slots, int64_t qkv_cols,
+                             int64_t out_cols, int64_t heads) {
+  int32_t* const lengths = to;
+  int32_t* const first_qkv = lengths + slots;
+  int32_t* const first_out = first_qkv + slots + 1;
+  int32_t* const first_statistic = first_out + slots + 1;
+  const Grid grid{.blocks = static_cast<unsigned>(std::min<int64_t>(slots / kThreads + 1, device.multiprocessors())),
+                  .threads = kThreads};
+  launch(device, grid, packed_kernel, lengths, first_qkv, first_out, first_statistic, offsets, slots, qkv_cols,
+         out_cols, heads);
+  return {lengths, first_qkv, first_out, first_statistic};
+}
+
+}  // namespace mantissa::cuda
