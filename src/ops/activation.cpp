@@ -1,6 +1,7 @@
 #include "ops/activation.h"
 
 #include "ops/cpu/activation.h"
+#include "ops/cuda/table.h"
 #include "ops/expect.h"
 #include "ops/quantize.h"
 
@@ -39,32 +40,34 @@ ActivationBwd backward_args(const char* op, const Operand& dx, const ConstTensor
           .amax = dx.producer_amax};
 }
 
-void fill_forms(Exec& exec, Operand& y) {
-  quantize(exec, y);
-}
+void fill_forms(Exec& exec, Operand& y) { quantize(exec, y); }
 
 }  // namespace
 
 void swiglu_fwd(Exec& exec, Operand& y, ConstTensor x) {
   const ActivationFwd args = forward_args("swiglu_fwd", y, x, 2);
+  if (exec.device()) return exec.gpu().swiglu_fwd(exec, y, x);
   MANTISSA_CPU_CALL(exec, swiglu_fwd, args);
   fill_forms(exec, y);
 }
 
 void swiglu_bwd(Exec& exec, Operand& dx, ConstTensor dy, ConstTensor x) {
   const ActivationBwd args = backward_args("swiglu_bwd", dx, dy, x, 2);
+  if (exec.device()) return exec.gpu().swiglu_bwd(exec, dx, dy, x);
   MANTISSA_CPU_CALL(exec, swiglu_bwd, args);
   fill_forms(exec, dx);
 }
 
 void gelu_fwd(Exec& exec, Operand& y, ConstTensor x) {
   const ActivationFwd args = forward_args("gelu_fwd", y, x, 1);
+  if (exec.device()) return exec.gpu().gelu_fwd(exec, y, x);
   MANTISSA_CPU_CALL(exec, gelu_fwd, args);
   fill_forms(exec, y);
 }
 
 void gelu_bwd(Exec& exec, Operand& dx, ConstTensor dy, ConstTensor x) {
   const ActivationBwd args = backward_args("gelu_bwd", dx, dy, x, 1);
+  if (exec.device()) return exec.gpu().gelu_bwd(exec, dx, dy, x);
   MANTISSA_CPU_CALL(exec, gelu_bwd, args);
   fill_forms(exec, dx);
 }

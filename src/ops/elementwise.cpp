@@ -14,7 +14,6 @@ constexpr int64_t kScanBlock = 16384;  // elements a partial result
 
 // Blocks whose results, 8 bytes each, fit the shared scratch.
 BlockScan scan_args(const char* op, Exec& exec, const ConstTensor& x) {
-  expect_float(op, "x", x, x.shape, "any shape");
   const int64_t most = exec.shared_scratch_bytes() / int64_t{sizeof(double)};
   check(most > 0, "{}: {} bytes of shared scratch, expected 8 or more", op, exec.shared_scratch_bytes());
   return {.n = x.count(),
@@ -49,6 +48,7 @@ void bias_bwd(Exec& exec, Tensor db, ConstTensor dy) {
   check(dy.shape.rank() == 2, "bias_bwd: dy is {}, expected [T,N]", dy);
   expect_float("bias_bwd", "dy", dy, dy.shape, "T, N");
   expect_float("bias_bwd", "db", db, {dy.dim(1)}, "N of dy");
+  if (exec.device()) return exec.gpu().bias_bwd(exec, db, dy);
   const RowBlocks blocks = row_blocks("bias_bwd", exec, dy.dim(0), dy.dim(1) * int64_t{sizeof(float)});
   const BiasBwd args{.rows = dy.dim(0),
                      .cols = dy.dim(1),
@@ -63,6 +63,8 @@ void bias_bwd(Exec& exec, Tensor db, ConstTensor dy) {
 }
 
 double sum_of_squares(Exec& exec, ConstTensor x) {
+  expect_float("sum_of_squares", "x", x, x.shape, "any shape");
+  if (exec.device()) return exec.gpu().sum_of_squares(exec, x);
   const BlockScan args = scan_args("sum_of_squares", exec, x);
   MANTISSA_CPU_CALL(exec, sum_of_squares, args);
   double sum = 0;
@@ -71,6 +73,8 @@ double sum_of_squares(Exec& exec, ConstTensor x) {
 }
 
 int64_t first_nonfinite(Exec& exec, ConstTensor x) {
+  expect_float("first_nonfinite", "x", x, x.shape, "any shape");
+  if (exec.device()) return exec.gpu().first_nonfinite(exec, x);
   const BlockScan args = scan_args("first_nonfinite", exec, x);
   MANTISSA_CPU_CALL(exec, first_nonfinite, args);
   for (int64_t b = 0; b < ceil_div(args.n, args.block); ++b)

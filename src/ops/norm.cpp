@@ -1,6 +1,9 @@
 #include "ops/norm.h"
 
+#include <algorithm>
+
 #include "ops/cpu/norm.h"
+#include "ops/cuda/table.h"
 #include "ops/expect.h"
 #include "ops/quantize.h"
 
@@ -39,6 +42,9 @@ NormFwd forward_args(const char* op, Operand& y, Tensor rstd, Tensor h, const Co
 void rms_forward(const char* op, Exec& exec, Operand& y, Tensor rstd, Tensor h, ConstTensor x, ConstTensor r,
                  ConstTensor weight, float eps) {
   const NormFwd args = forward_args(op, y, rstd, h, x, r, weight, eps);
+  if (exec.device())
+    return r ? exec.gpu().add_rms_norm_fwd(exec, y, rstd, h, x, r, weight, eps)
+             : exec.gpu().rms_norm_fwd(exec, y, rstd, x, weight, eps);
   MANTISSA_CPU_CALL(exec, rms_norm_fwd, args);
   quantize(exec, y);
 }
@@ -48,15 +54,18 @@ void layer_forward(const char* op, Exec& exec, Operand& y, Tensor mean, Tensor r
   NormFwd args = forward_args(op, y, rstd, h, x, r, weight, eps);
   expect(op, "mean", mean, DType::kF32, {x.dim(0)}, "T of x");
   expect(op, "bias", bias, x.dtype, {x.dim(1)}, "H of x");
+  if (exec.device())
+    return r ? exec.gpu().add_layer_norm_fwd(exec, y, mean, rstd, h, x, r, weight, bias, eps)
+             : exec.gpu().layer_norm_fwd(exec, y, mean, rstd, x, weight, bias, eps);
   args.mean = mean.as<float>();
   args.bias = bias.data;
   MANTISSA_CPU_CALL(exec, layer_norm_fwd, args);
   quantize(exec, y);
 }
 
-NormBwd backward_args(const char* op, Exec& exec, Tensor dx, Tensor dweight, const ConstTensor& dy,
-                      const ConstTensor& x, const ConstTensor& weight, const ConstTensor& rstd,
-                      const ConstTensor& dresidual, int partials) {
+void check_backward(const char* op, const Tensor& dx, const Tensor& dweight, const ConstTensor& dy,
+                    const ConstTensor& x, const ConstTensor& weight, const ConstTensor& rstd,
+                    const ConstTensor& dresidual) {
   check(x.shape.rank() == 2, "{}: x is {}, expected [T,H]", op, x);
   const Shape tokens{x.dim(0)}, hidden{x.dim(1)};
   expect_float(op, "x", x, x.shape, "T, H");
@@ -66,6 +75,11 @@ NormBwd backward_args(const char* op, Exec& exec, Tensor dx, Tensor dweight, con
   expect(op, "rstd", rstd, DType::kF32, tokens, "T of x");
   expect_float(op, "dweight", dweight, hidden, "H of x");
   if (dresidual) expect(op, "dresidual", dresidual, x.dtype, x.shape, "as x");
+}
+
+NormBwd backward_args(const char* op, Exec& exec, Tensor dx, Tensor dweight, const ConstTensor& dy,
+                      const ConstTensor& x, const ConstTensor& weight, const ConstTensor& rstd,
+                      const ConstTensor& dresidual, int partials) {
   const RowBlocks blocks = row_blocks(op, exec, x.dim(0), partials * x.dim(1) * int64_t{sizeof(float)});
   return {.rows = x.dim(0),
           .cols = x.dim(1),
@@ -99,6 +113,8 @@ void add_rms_norm_fwd(Exec& exec, Operand& y, Tensor rstd, Tensor h, ConstTensor
 
 void rms_norm_bwd(Exec& exec, Tensor dx, Tensor dweight, ConstTensor dy, ConstTensor x, ConstTensor weight,
                   ConstTensor rstd, ConstTensor dresidual) {
+  check_backward("rms_norm_bwd", dx, dweight, dy, x, weight, rstd, dresidual);
+  if (exec.device()) return exec.gpu().rms_norm_bwd(exec, dx, dweight, dy, x, weight, rstd, dresidual);
   const NormBwd args = backward_args("rms_norm_bwd", exec, dx, dweight, dy, x, weight, rstd, dresidual, 1);
   MANTISSA_CPU_CALL(exec, rms_norm_bwd, args);
 }
@@ -116,12 +132,18 @@ void add_layer_norm_fwd(Exec& exec, Operand& y, Tensor mean, Tensor rstd, Tensor
 
 void layer_norm_bwd(Exec& exec, Tensor dx, Tensor dweight, Tensor dbias, ConstTensor dy, ConstTensor x,
                     ConstTensor weight, ConstTensor mean, ConstTensor rstd, ConstTensor dresidual) {
-  NormBwd args = backward_args("layer_norm_bwd", exec, dx, dweight, dy, x, weight, rstd, dresidual, 2);
+  check_backward("layer_norm_bwd", dx, dweight, dy, x, weight, rstd, dresidual);
   expect("layer_norm_bwd", "mean", mean, DType::kF32, {x.dim(0)}, "T of x");
   expect("layer_norm_bwd", "dbias", dbias, dweight.dtype, {x.dim(1)}, "as dweight");
+  if (exec.device()) return exec.gpu().layer_norm_bwd(exec, dx, dweight, dbias, dy, x, weight, mean, rstd, dresidual);
+  NormBwd args = backward_args("layer_norm_bwd", exec, dx, dweight, dy, x, weight, rstd, dresidual, 2);
   args.mean = mean.as<float>();
   args.dbias = dbias.data;
   MANTISSA_CPU_CALL(exec, layer_norm_bwd, args);
+}
+
+int64_t row_reduction_scratch_bytes(int64_t rows, int64_t cols) {
+  return 2 * std::min(rows, kRowReductionBlocks) * cols * int64_t{sizeof(float)};
 }
 
 }  // namespace mantissa

@@ -28,7 +28,9 @@ void add_layer_norm_fwd(Exec& exec, Operand& y, Tensor mean, Tensor rstd, Tensor
                         ConstTensor weight, ConstTensor bias, float eps);
 
 // GPU scratch that the backward passes of this header, of rope.h and of bias_bwd take at most, `cols` being H, or the
-// N of a bias.
+// N of a bias (H is at least D).
 int64_t row_reduction_scratch_bytes(int64_t rows, int64_t cols);
+// Most blocks that leave a row of partial sums each.
+constexpr int64_t kRowReductionBlocks = 256;
 
 }  // namespace mantissa

@@ -2,6 +2,7 @@
 
 #include "base/parallel.h"
 #include "ops/cpu/rope.h"
+#include "ops/cuda/table.h"
 #include "ops/expect.h"
 #include "tensor/quant.h"
 
@@ -19,8 +20,8 @@ void check_layout(const char* op, const HeadLayout& layout) {
         layout.head_dim);
 }
 
-void check_args(const char* op, const ConstTensor& y, const ConstTensor& x, const ConstTensor& cos_sin,
-                const ConstTensor& positions, const HeadLayout& layout) {
+void check_args(const char* op, const Exec& exec, const ConstTensor& y, const ConstTensor& x,
+                const ConstTensor& cos_sin, const ConstTensor& positions, const HeadLayout& layout) {
   check_layout(op, layout);
   if (x.dtype != DType::kBF16 && x.dtype != DType::kF32)
     fail(Exit::kInternal, "{}: x is {}, expected bf16 or f32", op, x);
@@ -29,6 +30,7 @@ void check_args(const char* op, const ConstTensor& y, const ConstTensor& x, cons
   if (!cos_sin.data || cos_sin.dtype != DType::kF32 || cos_sin.shape.rank() != 2 || cos_sin.dim(1) != layout.head_dim)
     fail(Exit::kInternal, "{}: cos_sin is {}, expected f32[P,{}]", op, cos_sin, layout.head_dim);
   expect(op, "positions", positions, DType::kI32, {x.rows()}, "T of x");
+  if (exec.device()) return;
   const auto* p = static_cast<const int32_t*>(positions.data);
   for (int64_t t = 0; t < x.rows(); ++t)
     check(p[t] >= 0 && p[t] < cos_sin.dim(0), "{}: positions[{}] is {}, expected [0, {}) (P of cos_sin)", op, t, p[t],
@@ -99,7 +101,8 @@ void run_norm_bwd(Exec& exec, RopeJob<E> job, const Tensor& dq_weight, const Ten
 
 void rope_fwd(Exec& exec, Tensor y, ConstTensor x, ConstTensor cos_sin, ConstTensor positions,
               const HeadLayout& layout) {
-  check_args("rope_fwd", y, x, cos_sin, positions, layout);
+  check_args("rope_fwd", exec, y, x, cos_sin, positions, layout);
+  if (exec.device()) return exec.gpu().rope_fwd(exec, y, x, cos_sin, positions, layout);
   if (x.dtype == DType::kBF16)
     run_rope<bf16>(exec, y, x, cos_sin, positions, layout, false);
   else
@@ -108,7 +111,8 @@ void rope_fwd(Exec& exec, Tensor y, ConstTensor x, ConstTensor cos_sin, ConstTen
 
 void rope_bwd(Exec& exec, Tensor dx, ConstTensor dy, ConstTensor cos_sin, ConstTensor positions,
               const HeadLayout& layout) {
-  check_args("rope_bwd", dx, dy, cos_sin, positions, layout);
+  check_args("rope_bwd", exec, dx, dy, cos_sin, positions, layout);
+  if (exec.device()) return exec.gpu().rope_bwd(exec, dx, dy, cos_sin, positions, layout);
   if (dy.dtype == DType::kBF16)
     run_rope<bf16>(exec, dx, dy, cos_sin, positions, layout, true);
   else
@@ -117,8 +121,10 @@ void rope_bwd(Exec& exec, Tensor dx, ConstTensor dy, ConstTensor cos_sin, ConstT
 
 void qk_norm_rope_fwd(Exec& exec, Tensor y, Tensor rstd, ConstTensor x, ConstTensor q_weight, ConstTensor k_weight,
                       ConstTensor cos_sin, ConstTensor positions, const HeadLayout& layout, float eps) {
-  check_args("qk_norm_rope_fwd", y, x, cos_sin, positions, layout);
+  check_args("qk_norm_rope_fwd", exec, y, x, cos_sin, positions, layout);
   check_norm("qk_norm_rope_fwd", x, rstd, q_weight, k_weight, layout);
+  if (exec.device())
+    return exec.gpu().qk_norm_rope_fwd(exec, y, rstd, x, q_weight, k_weight, cos_sin, positions, layout, eps);
   const auto run = [&]<class E>(E) {
     RopeJob<E> job = job_of<E>(y, x, cos_sin, positions, layout);
     job.q_weight = q_weight.as<E>(), job.k_weight = k_weight.as<E>();
@@ -133,7 +139,7 @@ void qk_norm_rope_bwd(Exec& exec, Tensor dx, Tensor dq_weight, Tensor dk_weight,
                       ConstTensor rstd, ConstTensor q_weight, ConstTensor k_weight, ConstTensor cos_sin,
                       ConstTensor positions, const HeadLayout& layout) {
   const char* op = "qk_norm_rope_bwd";
-  check_args(op, dx, x, cos_sin, positions, layout);
+  check_args(op, exec, dx, x, cos_sin, positions, layout);
   check_norm(op, x, rstd, q_weight, k_weight, layout);
   expect(op, "dy", dy, x.dtype, x.shape, "as x");
   check(dx.data != x.data || x.data == dy.data, "{}: dx may be dy itself, not x", op);
@@ -142,6 +148,9 @@ void qk_norm_rope_bwd(Exec& exec, Tensor dx, Tensor dq_weight, Tensor dk_weight,
       fail(Exit::kInternal, "{}: {} is {}, expected f32 or bf16", op, name, dw->str());
     expect(op, name, *dw, dw->dtype, {layout.head_dim}, "D");
   }
+  if (exec.device())
+    return exec.gpu().qk_norm_rope_bwd(exec, dx, dq_weight, dk_weight, dy, x, rstd, q_weight, k_weight, cos_sin,
+                                       positions, layout);
   const auto run = [&]<class E>(E) {
     RopeJob<E> job = job_of<E>(dx, x, cos_sin, positions, layout);
     job.dy = dy.as<E>(), job.q_weight = q_weight.as<E>(), job.k_weight = k_weight.as<E>();

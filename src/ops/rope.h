@@ -8,10 +8,11 @@ namespace mantissa {
 
 struct HeadLayout {
   int64_t heads = 0, kv_heads = 0, head_dim = 0;  // N, KV, D
-  int64_t qkv_cols() const { return (heads + 2 * kv_heads) * head_dim; }
+  constexpr int64_t qkv_cols() const { return (heads + 2 * kv_heads) * head_dim; }
 };
 
-// cos_sin[P, D] f32: cos of the D/2 angles, then sin, of each position.
+// cos_sin[P, D] f32: cos of the D/2 angles, then sin, of each position. Positions outside of [0, P) are refused on a
+// CPU and not looked at on a GPU.
 // y = rotated q and k, v copied; y may be x itself.
 void rope_fwd(Exec& exec, Tensor y, ConstTensor x, ConstTensor cos_sin, ConstTensor positions /*[T] i32*/,
               const HeadLayout& layout);

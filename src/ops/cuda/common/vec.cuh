@@ -1,9 +1,11 @@
-// Eight consecutive elements as floats: one 16-byte access for BF16, two for F32. Host-side choice of the element type.
+// Eight consecutive elements: as they lie in memory (Packed: one 16-byte access for BF16, two for F32), and as floats
+// (Wide). Host-side choice of the element type.
 #pragma once
 
 #include <cuda_bf16.h>
 
 #include <cstdint>
+#include <initializer_list>
 
 #include "tensor/quant.h"
 #include "tensor/tensor.h"
@@ -17,6 +19,17 @@ struct Wide {
   float x[kWide];
 };
 
+template <class T>
+struct Packed;
+template <>
+struct Packed<Bf16> {
+  uint4 raw;
+};
+template <>
+struct Packed<float> {
+  float4 low, high;
+};
+
 __device__ __forceinline__ float to_f32(float x) { return x; }
 __device__ __forceinline__ float to_f32(Bf16 x) { return __bfloat162float(x); }
 template <class T>
@@ -27,32 +40,54 @@ __device__ __forceinline__ T from_f32(float x) {
     return __float2bfloat16_rn(x);
 }
 
-// p is aligned to 16 bytes.
-__device__ __forceinline__ Wide load_wide(const float* p) {
-  const float4 a = *reinterpret_cast<const float4*>(p), b = *reinterpret_cast<const float4*>(p + 4);
-  return {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
+// Memory to registers and back; p is aligned to 16 bytes.
+__device__ __forceinline__ Packed<Bf16> load_packed(const Bf16* p) { return {*reinterpret_cast<const uint4*>(p)}; }
+__device__ __forceinline__ Packed<float> load_packed(const float* p) {
+  return {*reinterpret_cast<const float4*>(p), *reinterpret_cast<const float4*>(p + 4)};
 }
-__device__ __forceinline__ Wide load_wide(const Bf16* p) {
-  const uint4 raw = *reinterpret_cast<const uint4*>(p);
-  const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
-  Wide v;
+__device__ __forceinline__ void store_packed(Bf16* p, const Packed<Bf16>& v) { *reinterpret_cast<uint4*>(p) = v.raw; }
+__device__ __forceinline__ void store_packed(float* p, const Packed<float>& v) {
+  *reinterpret_cast<float4*>(p) = v.low;
+  *reinterpret_cast<float4*>(p + 4) = v.high;
+}
+
+__device__ __forceinline__ Wide widen(const Packed<float>& v) {
+  return {{v.low.x, v.low.y, v.low.z, v.low.w, v.high.x, v.high.y, v.high.z, v.high.w}};
+}
+__device__ __forceinline__ Wide widen(const Packed<Bf16>& v) {
+  const uint32_t words[4] = {v.raw.x, v.raw.y, v.raw.z, v.raw.w};
+  Wide w;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    v.x[2 * i] = __uint_as_float(words[i] << 16);
-    v.x[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+    w.x[2 * i] = __uint_as_float(words[i] << 16);
+    w.x[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
   }
-  return v;
+  return w;
 }
-__device__ __forceinline__ void store_wide(float* p, const Wide& v) {
-  *reinterpret_cast<float4*>(p) = make_float4(v.x[0], v.x[1], v.x[2], v.x[3]);
-  *reinterpret_cast<float4*>(p + 4) = make_float4(v.x[4], v.x[5], v.x[6], v.x[7]);
-}
-__device__ __forceinline__ void store_wide(Bf16* p, const Wide& v) {
-  uint4 raw;
-  __nv_bfloat162* pairs = reinterpret_cast<__nv_bfloat162*>(&raw);
+// Rounded to T.
+template <class T>
+__device__ __forceinline__ Packed<T> pack(const Wide& v) {
+  if constexpr (sizeof(T) == 4) {
+    return {make_float4(v.x[0], v.x[1], v.x[2], v.x[3]), make_float4(v.x[4], v.x[5], v.x[6], v.x[7])};
+  } else {
+    uint32_t words[4];
 #pragma unroll
-  for (int i = 0; i < 4; ++i) pairs[i] = __floats2bfloat162_rn(v.x[2 * i], v.x[2 * i + 1]);
-  *reinterpret_cast<uint4*>(p) = raw;
+    for (int i = 0; i < 4; ++i) {
+      const __nv_bfloat162 pair = __floats2bfloat162_rn(v.x[2 * i], v.x[2 * i + 1]);
+      words[i] = reinterpret_cast<const uint32_t&>(pair);
+    }
+    return {make_uint4(words[0], words[1], words[2], words[3])};
+  }
+}
+
+// p is aligned to 16 bytes.
+template <class T>
+__device__ __forceinline__ Wide load_wide(const T* p) {
+  return widen(load_packed(p));
+}
+template <class T>
+__device__ __forceinline__ void store_wide(T* p, const Wide& v) {
+  store_packed(p, pack<T>(v));
 }
 
 // The first `count` of eight, where p need not be aligned unless count is kWide and p is.
@@ -71,6 +106,30 @@ __device__ __forceinline__ void store_wide(T* p, const Wide& v, int count) {
 #pragma unroll
   for (int i = 0; i < kWide; ++i)
     if (i < count) p[i] = from_f32<T>(v.x[i]);
+}
+
+// The same where the host has already found out that every group of the tensor is whole and aligned. Loads without a
+// branch between them are in flight together.
+template <bool kAligned, class T>
+__device__ __forceinline__ Wide load_group(const T* p, int count) {
+  if constexpr (kAligned)
+    return load_wide(p);
+  else
+    return load_wide(p, count);
+}
+template <bool kAligned, class T>
+__device__ __forceinline__ void store_group(T* p, const Wide& v, int count) {
+  if constexpr (kAligned)
+    store_wide(p, v);
+  else
+    store_wide(p, v, count);
+}
+
+// Every row of `cols` elements is whole groups, and every address (null ones too) is aligned to 16 bytes.
+inline bool whole_groups(int64_t cols, std::initializer_list<const void*> addresses) {
+  bool aligned = cols % kWide == 0;
+  for (const void* p : addresses) aligned = aligned && reinterpret_cast<uintptr_t>(p) % 16 == 0;
+  return aligned;
 }
 
 // Calls f with the tensor's address as float* or Bf16* (const where the tensor is).

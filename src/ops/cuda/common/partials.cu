@@ -1,0 +1,58 @@
+#include "ops/cuda/common/partials.h"
+
+#include "ops/cuda/common/reduce.cuh"
+#include "ops/cuda/common/vec.cuh"
+#include "ops/cuda/launch.cuh"
+
+namespace mantissa::cuda {
+namespace {
+
+struct Target {
+  void* sum;
+  bool is_bf16;
+};
+
+// A block sums kWarp columns of one target: warp w the rows w, w + kWarp, ..., then warp w the column w over all warps.
+__global__ void __launch_bounds__(kWarp* kWarp)
+    add_partials_kernel(const float* partial, int rows, int64_t stride, int64_t cols, Target a, Target b) {
+  __shared__ float sums[kWarp][kWarp + 1];
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const int64_t first = int64_t{blockIdx.x} * kWarp;
+  const float* p = partial + (blockIdx.y ? cols : 0) + first + lane;
+  float sum = 0;
+  if (first + lane < cols) {
+#pragma unroll 8
+    for (int row = warp; row < rows; row += kWarp) sum += p[row * stride];
+  }
+  sums[warp][lane] = sum;
+  __syncthreads();
+  sum = lanes_sum(sums[lane][warp]);
+  if (lane != 0 || first + warp >= cols) return;
+  const Target target = blockIdx.y ? b : a;
+  if (target.is_bf16) {
+    Bf16* out = static_cast<Bf16*>(target.sum) + first + warp;
+    *out = from_f32<Bf16>(to_f32(*out) + sum);
+  } else {
+    static_cast<float*>(target.sum)[first + warp] += sum;
+  }
+}
+
+}  // namespace
+
+float* partial_rows(const char* op, const Exec& exec, int64_t rows, int64_t cols) {
+  const int64_t bytes = rows * cols * int64_t{sizeof(float)};
+  check(bytes <= exec.shared_scratch_bytes(),
+        "{}: {} bytes of shared scratch, needs {} ({} partial sums of {} columns)", op, exec.shared_scratch_bytes(),
+        bytes, rows, cols);
+  return reinterpret_cast<float*>(exec.shared_scratch());
+}
+
+void add_partials(Exec& exec, const float* partial, int64_t rows, Tensor a, Tensor b) {
+  const int64_t cols = a.count();
+  const unsigned targets = b ? 2 : 1;
+  const Grid grid{.blocks = dim3(static_cast<unsigned>(ceil_div(cols, kWarp)), targets), .threads = kWarp * kWarp};
+  launch(device_of(exec), grid, add_partials_kernel, partial, static_cast<int>(rows), targets * cols, cols,
+         Target{a.data, a.dtype == DType::kBF16}, Target{b.data, b.dtype == DType::kBF16});
+}
+
+}  // namespace mantissa::cuda
