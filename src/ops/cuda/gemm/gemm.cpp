@@ -73,10 +73,13 @@ void multiply_through_scratch(Exec& exec, const GemmDesc& d, std::byte* scratch)
   }
 }
 
+// As profiles show a product, by the sides that are transposed.
+constexpr const char* kNames[] = {"gemm fprop", "gemm dgrad", "gemm left", "gemm wgrad"};
+
 }  // namespace
 
 void gemm(Exec& exec, const GemmDesc& desc) {
-  const OpScope scope(exec, "gemm");
+  const OpScope scope(exec, kNames[2 * desc.a.transposed + desc.b.transposed]);
   if (desc.c.count() == 0) return;
   std::byte* const scratch = scratch_of(exec);
   if (!fits_one_call(desc)) return multiply_through_scratch(exec, desc, scratch);
