@@ -78,8 +78,8 @@ TEST_F(GpuCachedAttention, MatchesTrainingHoweverTokensAreCut) {
       const std::vector<std::byte> bytes = packed(values, dtype);
       const std::vector<std::byte> whole = run(device(), exec(), c, dtype, bytes, {});
       EXPECT_LT(relative_error(floats_of(whole, dtype, c.out(), device()), want), dtype == DType::kF32 ? 1e-5 : 4e-3);
-      EXPECT_EQ(run(device(), exec(), c, dtype, bytes, c.cuts), whole);
-      EXPECT_EQ(run(device(), exec(), c, dtype, bytes, singly), whole);
+      EXPECT_TRUE(run(device(), exec(), c, dtype, bytes, c.cuts) == whole);
+      EXPECT_TRUE(run(device(), exec(), c, dtype, bytes, singly) == whole);
     }
   }
 }
@@ -89,7 +89,7 @@ TEST_F(GpuCachedAttention, ScratchOfOneTokenSufficesAndChangesNoBit) {
   const std::vector<std::byte> bytes = packed(random_values(c.qkv().count(), 32), DType::kBF16);
   Exec small(device());
   small.reserve_scratch(cached_attention_scratch_bytes(c.layout, c.tokens, 1));
-  EXPECT_EQ(run(device(), small, c, DType::kBF16, bytes, {}), run(device(), exec(), c, DType::kBF16, bytes, {}));
+  EXPECT_TRUE(run(device(), small, c, DType::kBF16, bytes, {}) == run(device(), exec(), c, DType::kBF16, bytes, {}));
   Exec none(device());
   EXPECT_THROW(run(device(), none, c, DType::kBF16, bytes, {}), Error);
 }

@@ -63,7 +63,8 @@ __global__ void __launch_bounds__(kThreads) attend_split(const Job<Bf16> job) {
   };
   read(keys, true);
   read(values, false);
-  if (blockIdx.y == 0) {  // the new positions of the split enter the cache; this call reads them from qkv
+  // The new positions of the split enter the cache; this call reads them from qkv. The last rows see every split.
+  if (blockIdx.y == gridDim.y - 1) {
     const int chunks = job.head_dim / 8, fresh = max(begin, job.length);
     for (int at = threadIdx.x; at < (end - fresh) * chunks; at += kThreads) {
       const int position = fresh + at / chunks, column = at % chunks * 8;
