@@ -1,12 +1,12 @@
 #include "model/param.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "base/parallel.h"
 #include "model/arch/arch.h"
 #include "model/param_writer.h"
+#include "ops/random.h"
 
 namespace mantissa {
 namespace {
@@ -30,26 +30,7 @@ std::vector<float> to_floats(const Tensor& t, Device* device) {
   return out;
 }
 
-// Two independent standard normals from 64 random bits (Box and Muller 1958).
-void normal_pair(uint32_t a, uint32_t b, float* out) {
-  const double u = (static_cast<double>(a) + 0.5) / 4294967296.0, w = static_cast<double>(b) / 4294967296.0;
-  const double r = std::sqrt(-2 * std::log(u)), angle = 6.283185307179586 * w;
-  out[0] = static_cast<float>(r * std::cos(angle));
-  out[1] = static_cast<float>(r * std::sin(angle));
-}
-
 constexpr int64_t kBlock = 1024;  // values that are drawn at a time
-
-// Elements [first, first + n) of a stream of normals; first is a multiple of four.
-void normal_block(const RandomKey& key, int64_t first, int64_t n, float std, float* out) {
-  for (int64_t i = 0; i < n; i += 4) {
-    const Random4 r = draw(key, static_cast<uint64_t>((first + i) / 4));
-    float four[4];
-    normal_pair(r.x[0], r.x[1], four);
-    normal_pair(r.x[2], r.x[3], four + 2);
-    for (int64_t j = 0; j < std::min<int64_t>(4, n - i); ++j) out[i + j] = std * four[j];
-  }
-}
 
 }  // namespace
 
@@ -125,6 +106,7 @@ std::vector<AdamwParam> ParamStore::optimized() const {
 
 void ParamStore::initialize(uint64_t seed) {
   ParamWriter writer(*this);
+  const Isa isa = detect_isa();
   for (int id = 0; id < size(); ++id) {
     const ParamSpec& s = spec(id);
     const RandomKey key{seed, 0, static_cast<uint32_t>(id), DrawForm::kInit};
@@ -135,7 +117,7 @@ void ParamStore::initialize(uint64_t seed) {
         for (int64_t at = begin; at < end; at += kBlock) {
           const int64_t n = std::min(kBlock, end - at);
           if (s.init == Init::kNormal)
-            normal_block(key, first + at, n, static_cast<float>(s.init_std), values);
+            normal_values(isa, key, first + at, n, static_cast<float>(s.init_std), values);
           else
             std::fill_n(values, n, value);
           writer.put(first + at, values, n);
