@@ -1,22 +1,26 @@
 #include "ops/cuda/libraries.h"
 
 #include "ops/cuda/attention/cudnn.h"
+#include "ops/cuda/gemm/gemms.h"
 
 namespace mantissa::cuda {
 namespace {
 
 class Opened : public Libraries {
  public:
-  explicit Opened(CudaDevice& device) : cudnn_(Cudnn::open(device, cudnn_absence_)) {}
+  explicit Opened(CudaDevice& device) : gemms_(device), cudnn_(Cudnn::open(device, cudnn_absence_)) {}
   void describe(DeviceInfo& info) const override {
+    info.cublaslt = gemms_.version();
     if (cudnn_) info.cudnn = cudnn_->version();
     info.cudnn_absence = cudnn_absence_;
   }
-  void set_gemm_choices(const std::vector<std::string>&) override {}
-  std::vector<std::string> gemm_choices() const override { return {}; }
+  void set_gemm_choices(const std::vector<std::string>& lines) override { gemms_.set_choices(lines); }
+  std::vector<std::string> gemm_choices() const override { return gemms_.choices(); }
+  Gemms& gemms() { return gemms_; }
   Cudnn* cudnn() const { return cudnn_.get(); }
 
  private:
+  Gemms gemms_;
   std::string cudnn_absence_;
   std::unique_ptr<Cudnn> cudnn_;
 };
@@ -24,6 +28,8 @@ class Opened : public Libraries {
 }  // namespace
 
 std::unique_ptr<Libraries> open_libraries(CudaDevice& device) { return std::make_unique<Opened>(device); }
+
+Gemms& gemms_of(const CudaDevice& device) { return static_cast<Opened&>(device.libraries()).gemms(); }
 
 Cudnn* cudnn_of(const CudaDevice& device) { return static_cast<Opened&>(device.libraries()).cudnn(); }
 
