@@ -8,8 +8,8 @@ namespace mantissa::cuda {
 namespace {
 
 constexpr int kSplit = static_cast<int>(kCachedAttentionSplit), kWarps = 4, kThreads = kWarps * 32;
-constexpr int kRows = 16;       // of a product: tokens x heads of a group
-constexpr int kRowBlocks = 16;  // that a block of threads takes one after another, its keys and values read once
+constexpr int kRows = 16;      // of a product: tokens x heads of a group
+constexpr int kRowBlocks = 4;  // that a block of threads takes one after another, its keys and values read once
 
 template <class E>
 struct Job {
@@ -61,6 +61,19 @@ __global__ void __launch_bounds__(kThreads) attend_split(const Job<Bf16> job) {
     }
     commit_copies();
   };
+  const auto read_queries = [&](int row0) {
+    for (int at = threadIdx.x; at < kRows * kChunks; at += kThreads) {
+      const int row = row0 + at / kChunks, column = at % kChunks * 8;
+      const bool valid = row < rows && column < job.head_dim;
+      const Bf16* from = job.qkv;
+      if (valid) from += row / group * job.qkv_stride + int64_t{kv * group + row % group} * job.head_dim + column;
+      copy16(shared_address(queries + at / kChunks * kLine + column), from, valid);
+    }
+  };
+  // The first block of rows of which one sees the split.
+  int row0 = first_row;
+  while (job.length + (min(row0 + kRows, rows) - 1) / group < begin) row0 += kRows;
+  read_queries(row0);
   read(keys, true);
   read(values, false);
   // The new positions of the split enter the cache; this call reads them from qkv. The last rows see every split.
@@ -77,17 +90,12 @@ __global__ void __launch_bounds__(kThreads) attend_split(const Job<Bf16> job) {
 
   const LaneOffsets<kWidth> offsets;
   const LaneOffsets<kSplit> score_offsets;
-  for (int row0 = first_row; row0 < last_row; row0 += kRows) {
-    if (job.length + (min(row0 + kRows, rows) - 1) / group < begin) continue;
-    for (int at = threadIdx.x; at < kRows * kChunks; at += kThreads) {
-      const int row = row0 + at / kChunks, column = at % kChunks * 8;
-      const bool valid = row < rows && column < job.head_dim;
-      const Bf16* from = job.qkv;
-      if (valid) from += row / group * job.qkv_stride + int64_t{kv * group + row % group} * job.head_dim + column;
-      *reinterpret_cast<uint4*>(queries + at / kChunks * kLine + column) =
-          valid ? *reinterpret_cast<const uint4*>(from) : uint4{};
+  for (bool loaded = true; row0 < last_row; row0 += kRows, loaded = false) {
+    if (!loaded) {
+      read_queries(row0);
+      commit_copies();
     }
-    row0 == first_row ? wait_copies<1>() : wait_copies<0>();
+    loaded ? wait_copies<1>() : wait_copies<0>();
     __syncthreads();
 
     float s[1][kWarpKeys / 8][4];
@@ -222,7 +230,7 @@ __global__ void __launch_bounds__(kSplit) attend_split_plain(const Job<E> job) {
 
 constexpr int kJoinWarps = 8;
 
-// out of 32 columns of one token and head: warps take every eighth split, then their sums are added in order.
+// out of 32 columns of one token and head: warps join every eighth split, then their sums are joined in order.
 template <class E>
 __global__ void __launch_bounds__(kJoinWarps * 32) join_splits(const Job<E> job) {
   __shared__ float tops[kJoinWarps], totals[kJoinWarps], sums[kJoinWarps][32];
@@ -230,29 +238,34 @@ __global__ void __launch_bounds__(kJoinWarps * 32) join_splits(const Job<E> job)
   const int count = (job.length + token) / kSplit + 1, column = blockIdx.y * 32 + lane;
   const float2* const stats = job.stats + int64_t{unit} * job.splits;
   const float* const from = job.sums + int64_t{unit} * job.splits * job.head_dim + min(column, job.head_dim - 1);
-  float top = -INFINITY;
-  for (int s = threadIdx.x; s < count; s += kJoinWarps * 32) top = fmaxf(top, stats[s].x);
+  float top = -INFINITY, o = 0, total = 0;
+  for (int first = warp; first < count; first += kJoinWarps * 32) {  // 32 splits of the warp, one a lane
+    const int own = first + lane * kJoinWarps, some = min(32, (count - first + kJoinWarps - 1) / kJoinWarps);
+    const float2 of_split = own < count ? stats[own] : make_float2(-INFINITY, 0);
+    float highest = fmaxf(top, of_split.x);
 #pragma unroll
-  for (int step = 16; step > 0; step /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, step));
-  if (lane == 0) tops[warp] = top;
-  __syncthreads();
-#pragma unroll
-  for (int w = 0; w < kJoinWarps; ++w) top = fmaxf(top, tops[w]);
-  float o = 0, total = 0;
+    for (int step = 16; step > 0; step /= 2) highest = fmaxf(highest, __shfl_xor_sync(~0u, highest, step));
+    const float keep = exp2f(top - highest), weight = exp2f(of_split.x - highest);
+    top = highest, o *= keep, total *= keep;
 #pragma unroll 8
-  for (int s = warp; s < count; s += kJoinWarps) {
-    const float2 of_split = stats[s];
-    const float weight = exp2f(of_split.x - top);
-    total = fmaf(of_split.y, weight, total);
-    o = fmaf(from[int64_t{s} * job.head_dim], weight, o);
+    for (int i = 0; i < some; ++i) {
+      const float w = __shfl_sync(~0u, weight, i);
+      total = fmaf(__shfl_sync(~0u, of_split.y, i), w, total);
+      o = fmaf(from[int64_t{first + i * kJoinWarps} * job.head_dim], w, o);
+    }
   }
   sums[warp][lane] = o;
-  if (lane == 0) totals[warp] = total;
+  if (lane == 0) tops[warp] = top, totals[warp] = total;
   __syncthreads();
   if (warp != 0 || column >= job.head_dim) return;
+#pragma unroll
+  for (int w = 0; w < kJoinWarps; ++w) top = fmaxf(top, tops[w]);
   o = total = 0;
 #pragma unroll
-  for (int w = 0; w < kJoinWarps; ++w) o += sums[w][lane], total += totals[w];
+  for (int w = 0; w < kJoinWarps; ++w) {
+    const float weight = exp2f(tops[w] - top);
+    o = fmaf(sums[w][lane], weight, o), total = fmaf(totals[w], weight, total);
+  }
   job.out[int64_t{unit} * job.head_dim + column] = from_f32<E>(o / total);
 }
 

@@ -12,6 +12,10 @@ bool aligned16(std::initializer_list<const void*> addresses) {
   return true;
 }
 
+bool takes_warpgroups(const CudaDevice& device, const HeadLayout& layout) {
+  return device.info().sm == 90 && layout.head_dim <= 128;
+}
+
 }  // namespace
 
 void own_attention_fwd(Exec& exec, Tensor out, Tensor lse, ConstTensor qkv, const Segments& segments,
@@ -24,8 +28,8 @@ void own_attention_fwd(Exec& exec, Tensor out, Tensor lse, ConstTensor qkv, cons
   if (qkv.dtype == DType::kF32) return forward_plain(device, out.as<float>(), sums, qkv.as<float>(), a);
   Bf16* const o = static_cast<Bf16*>(out.data);
   const Bf16* const x = static_cast<const Bf16*>(qkv.data);
-  layout.head_dim % 8 == 0 && aligned16({o, x}) ? forward_bf16(device, o, sums, x, a)
-                                                : forward_plain(device, o, sums, x, a);
+  if (layout.head_dim % 8 != 0 || !aligned16({o, x})) return forward_plain(device, o, sums, x, a);
+  (takes_warpgroups(device, layout) ? forward_hopper : forward_bf16)(device, o, sums, x, a);
 }
 
 void own_attention_bwd(Exec& exec, Tensor dqkv, ConstTensor dout, ConstTensor qkv, ConstTensor out, ConstTensor lse,
@@ -47,8 +51,8 @@ void own_attention_bwd(Exec& exec, Tensor dqkv, ConstTensor dout, ConstTensor qk
   Bf16* const dx = static_cast<Bf16*>(dqkv.data);
   const Bf16 *const dy = static_cast<const Bf16*>(dout.data), *const x = static_cast<const Bf16*>(qkv.data);
   row_products(device, delta, dy, static_cast<const Bf16*>(out.data), a);
-  layout.head_dim % 8 == 0 && aligned16({dx, dy, x}) ? backward_bf16(device, dx, dy, x, sums, delta, a)
-                                                     : backward_plain(device, dx, dy, x, sums, delta, a);
+  if (layout.head_dim % 8 != 0 || !aligned16({dx, dy, x})) return backward_plain(device, dx, dy, x, sums, delta, a);
+  (takes_warpgroups(device, layout) ? backward_hopper : backward_bf16)(device, dx, dy, x, sums, delta, a);
 }
 
 int64_t own_attention_scratch_bytes(DType /*dtype*/, int64_t tokens, int64_t /*longest*/, int64_t /*segments*/,

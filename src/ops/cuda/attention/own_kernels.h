@@ -11,6 +11,11 @@ void forward_bf16(CudaDevice& device, Bf16* out, float* lse, const Bf16* qkv, co
 void backward_bf16(CudaDevice& device, Bf16* dqkv, const Bf16* dout, const Bf16* qkv, const float* lse,
                    const float* delta, const AttentionView& a);
 
+// The same with Hopper's warpgroup products (sm_90), head_dim up to 128.
+void forward_hopper(CudaDevice& device, Bf16* out, float* lse, const Bf16* qkv, const AttentionView& a);
+void backward_hopper(CudaDevice& device, Bf16* dqkv, const Bf16* dout, const Bf16* qkv, const float* lse,
+                     const float* delta, const AttentionView& a);
+
 // FP32 arithmetic on Bf16 or float, any head_dim up to 256.
 template <class E>
 void forward_plain(CudaDevice& device, E* out, float* lse, const E* qkv, const AttentionView& a);

@@ -1,0 +1,135 @@
+// The own attention's forward pass on BF16 for Hopper: as own_fwd.cu, 64 queries a warpgroup, 128 keys at a time.
+#include "ops/cuda/attention/own_kernels.h"
+#include "ops/cuda/attention/own_warpgroup.cuh"
+#include "ops/cuda/launch.cuh"
+
+namespace mantissa::cuda {
+namespace {
+
+constexpr int kGroups = 2, kThreads = kGroups * 128, kQueries = kGroups * 64, kKeys = 128;
+
+template <int kWidth>
+constexpr size_t shared_bytes() {
+  return 1024 + (kQueries + 4 * kKeys) * kWidth * sizeof(Bf16) + kQueries * sizeof(int);
+}
+
+template <int kWidth>
+__global__ void __launch_bounds__(kThreads, 1) forward(Bf16* out, float* lse, const Bf16* qkv, const AttentionView a) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  constexpr int kTile = kKeys * kWidth, kN = kKeys / 8;
+  extern __shared__ char raw[];
+  Bf16* const queries = reinterpret_cast<Bf16*>((reinterpret_cast<uintptr_t>(raw) + 1023) / 1024 * 1024);
+  Bf16* const stages = queries + kQueries * kWidth;  // keys and values of two steps
+  int* const begins = reinterpret_cast<int*>(stages + 4 * kTile);
+
+  const int head = blockIdx.x % a.heads, kv = head / a.group();
+  const int first = tile_of<kQueries>(a, blockIdx.x / a.heads, gridDim.x / a.heads, true) * kQueries;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group_row = warp / 4 * 64, row = warp * 16 + lane / 4;
+  const int end = min(first + kQueries, a.tokens);
+
+  copy_panels<kQueries, kWidth, kThreads>(queries, qkv + int64_t{head} * a.head_dim, a.qkv_stride, first, a.tokens,
+                                          a.head_dim);
+  if (threadIdx.x < kQueries) begins[threadIdx.x] = document_of(a, first + threadIdx.x).begin;
+  __syncthreads();
+  const int key_begin = begins[0], steps = (end - key_begin + kKeys - 1) / kKeys;
+  const Bf16 *const keys = qkv + a.key_column(kv), *const values = qkv + a.value_column(kv);
+  const auto copy_step = [&](int step) {
+    Bf16* const stage = stages + step % 2 * 2 * kTile;
+    const int at = key_begin + step * kKeys;
+    copy_panels<kKeys, kWidth, kThreads>(stage, keys, a.qkv_stride, at, end, a.head_dim);
+    copy_panels<kKeys, kWidth, kThreads>(stage + kTile, values, a.qkv_stride, at, end, a.head_dim);
+    commit_copies();
+  };
+  copy_step(0);
+
+  const int begin[2] = {begins[row], begins[row + 8]};
+  const int group_first = first + group_row, begin_last = begins[group_row + 63];
+  const uint32_t own_rows = shared_address(queries) + group_row * 128;
+  float top[2] = {-INFINITY, -INFINITY}, sum[2] = {}, o[kWidth / 8][4] = {};
+
+  for (int step = 0; step < steps; ++step) {
+    wait_copies<0>();
+    publish_tiles();
+    __syncthreads();
+    const int at = key_begin + step * kKeys;
+    const uint32_t stage = shared_address(stages + step % 2 * 2 * kTile);
+    float s[kN][4];
+    begin_products();
+    enqueue_rows<kWidth>(s, own_rows, kQueries * 128, stage, kKeys * 128);
+    commit_products();
+    if (step + 1 < steps) copy_step(step + 1);
+    wait_products<0>();
+    pin(s);
+    if (at + kKeys - 1 > group_first || at < begin_last) {
+#pragma unroll
+      for (int n = 0; n < kN; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int key = at + n * 8 + lane % 4 * 2 + i % 2, query = first + row + i / 2 * 8;
+          if (key > query || key < begin[i / 2]) s[n][i] = -INFINITY;
+        }
+    }
+    Fragment p[kN / 2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float highest = top[h];
+#pragma unroll
+      for (int n = 0; n < kN; ++n) highest = fmaxf(highest, fmaxf(s[n][2 * h], s[n][2 * h + 1]));
+      highest = fmaxf(highest, __shfl_xor_sync(~0u, highest, 1));
+      highest = fmaxf(highest, __shfl_xor_sync(~0u, highest, 2));
+      const float shift = highest == -INFINITY ? 0.0f : highest * a.scale_log2;  // nothing of the row yet
+      const float keep = exp2_fast(top[h] * a.scale_log2 - shift);
+      top[h] = highest;
+      float added = 0;
+#pragma unroll
+      for (int n = 0; n < kN; ++n) {
+        const float p0 = exp2_fast(fmaf(s[n][2 * h], a.scale_log2, -shift)),
+                    p1 = exp2_fast(fmaf(s[n][2 * h + 1], a.scale_log2, -shift));
+        added += p0 + p1;
+        p[n / 2].x[n % 2 * 2 + h] = pack(p0, p1);
+      }
+      sum[h] = fmaf(sum[h], keep, added);
+#pragma unroll
+      for (int n = 0; n < kWidth / 8; ++n) o[n][2 * h] *= keep, o[n][2 * h + 1] *= keep;
+    }
+    pin(o);
+    begin_products();
+    enqueue_sum(o, p, stage + kTile * 2, kKeys * 128);
+    commit_products();
+    wait_products<0>();
+    pin(o);
+  }
+
+  float factor[1][2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    float total = sum[h];
+    total += __shfl_xor_sync(~0u, total, 1);
+    total += __shfl_xor_sync(~0u, total, 2);
+    factor[0][h] = total > 0 ? 1 / total : 0;
+    const int query = first + row + h * 8;
+    if (lane % 4 == 0 && query < a.tokens) lse[int64_t{head} * a.tokens + query] = fmaf(top[h], a.scale, logf(total));
+  }
+  __syncthreads();  // the stages are free
+  store_rows<kWidth, 1>(reinterpret_cast<const float(&)[1][kWidth / 8][4]>(o), factor,
+                        stages + warp * 16 * (kWidth + kPad), out + int64_t{head} * a.head_dim, a.out_stride,
+                        first + warp * 16, a.tokens, a.head_dim);
+#endif
+}
+
+template <int kWidth>
+void start(CudaDevice& device, Bf16* out, float* lse, const Bf16* qkv, const AttentionView& a) {
+  const unsigned tiles = static_cast<unsigned>((a.tokens + kQueries - 1) / kQueries);
+  launch(
+      device,
+      {.blocks = tiles * static_cast<unsigned>(a.heads), .threads = kThreads, .shared_bytes = shared_bytes<kWidth>()},
+      forward<kWidth>, out, lse, qkv, a);
+}
+
+}  // namespace
+
+void forward_hopper(CudaDevice& device, Bf16* out, float* lse, const Bf16* qkv, const AttentionView& a) {
+  a.head_dim <= 64 ? start<64>(device, out, lse, qkv, a) : start<128>(device, out, lse, qkv, a);
+}
+
+}  // namespace mantissa::cuda
