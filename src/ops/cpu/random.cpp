@@ -75,6 +75,11 @@ void exact_pair(uint32_t a, uint32_t b, float std, float* out) {
   out[1] = std * static_cast<float>(r * std::sin(angle));
 }
 
+// kDoubt more or less rounds to the same float.
+MANTISSA_HD bool certain(double x) {
+  return static_cast<float>(x * (1.0 + kDoubt)) == static_cast<float>(x * (1.0 - kDoubt));
+}
+
 // Pairs of normals; doubt[i] is set where one of them needs the C library.
 void fast_pairs(const uint32_t* a, const uint32_t* b, float std, float* out, uint32_t* doubt) {
 #pragma omp simd
@@ -88,9 +93,7 @@ void fast_pairs(const uint32_t* a, const uint32_t* b, float std, float* out, uin
     const bool odd = (quadrant & 1) != 0;
     const double sine = odd ? c : s, cosine = odd ? s : c;
     const double x = (((quadrant + 1) & 2) != 0 ? -cosine : cosine) * r, w = ((quadrant & 2) != 0 ? -sine : sine) * r;
-    const bool sure = static_cast<float>(x * (1.0 + kDoubt)) == static_cast<float>(x * (1.0 - kDoubt)) &
-                      static_cast<float>(w * (1.0 + kDoubt)) == static_cast<float>(w * (1.0 - kDoubt)) &
-                      __builtin_fabs(sine) >= kSmall & __builtin_fabs(cosine) >= kSmall;
+    const bool sure = certain(x) & certain(w) & (__builtin_fabs(sine) >= kSmall) & (__builtin_fabs(cosine) >= kSmall);
     out[2 * i] = std * static_cast<float>(x);
     out[2 * i + 1] = std * static_cast<float>(w);
     doubt[i] = sure ? 0u : 1u;
