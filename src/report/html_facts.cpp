@@ -152,6 +152,28 @@ std::string counted(const Json& info, const char* path, const char* noun) {
   return value.is_null() ? "" : fmt::format("{} {}", plain(value), noun);
 }
 
+// "NVIDIA H200 (sm_90), 139.8 GiB, driver 570.1"; "" of a run on the CPU.
+std::string gpu_text(const Json& machine) {
+  const Json gpu = at_path(machine, "machine.gpu");
+  if (!gpu.is_object()) return "";
+  const Number memory = number_at(gpu, "memory_bytes");
+  return joined({fmt::format("{} (sm_{})", plain(at_path(gpu, "name")), plain(at_path(gpu, "sm"))),
+                 memory ? bytes_text(*memory) : "", "driver " + plain(at_path(gpu, "driver"))},
+                ", ");
+}
+
+std::string gpu_libraries(const Json& machine) {
+  const Json gpu = at_path(machine, "machine.gpu");
+  if (!gpu.is_object()) return "";
+  const auto version = [&](const char* name, const char* key) {
+    const std::string text = plain(at_path(gpu, key));
+    return text.empty() ? std::string("no ") + name : fmt::format("{} {}", name, text);
+  };
+  return joined({version("CUDA", "cuda"), version("cuBLASLt", "cublaslt"), version("cuDNN", "cudnn"),
+                 plain(at_path(gpu, "deterministic")) == "yes" ? "deterministic" : ""},
+                " · ");
+}
+
 // Share of the training time in which a step had no batch yet; "" where it was not recorded.
 std::string data_wait(const Metrics& metrics) {
   double waited = 0;
@@ -230,7 +252,9 @@ Section setup_section(const ReportData& data) {
   const bool one = data.runs.size() == 1;
   const Number memory = number_at(machine, "machine.memory_bytes");
   std::string body = "<div class=\"facts\">\n<div><h3>Machine</h3>\n";
-  body += definition({{"processor", plain(at_path(machine, "machine.cpu"))},
+  body += definition({{"GPU", gpu_text(machine)},
+                      {"GPU libraries", gpu_libraries(machine)},
+                      {"processor", plain(at_path(machine, "machine.cpu"))},
                       {"cores", plain(at_path(machine, "machine.cores"))},
                       {"instructions", plain(at_path(machine, "machine.isa"))},
                       {"memory", memory ? bytes_text(*memory) : ""},

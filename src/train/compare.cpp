@@ -110,9 +110,30 @@ void refuse_changed_data(const Json& before, const Dataset& data, const std::str
          now.empty() ? "data" : now.front().path);
 }
 
+// The peak that the rows before were held against.
 MachineRates recorded_rates(const Json& json, const std::string& path) {
-  const Json& rates = member(member(json, "machine", path), "gemm_gflops", path);
-  return {member(rates, "bf16", path).get<double>(), member(rates, "f32", path).get<double>()};
+  const Json& peak = member(json, "peak", path);
+  MachineRates rates{.bf16_gflops = member(peak, "flops", path).get<double>() * 1e-9,
+                     .method = member(peak, "method", path).get<std::string>()};
+  if (const Json& machine = member(json, "machine", path); machine.contains("gemm_gflops")) {
+    const Json& measured = machine["gemm_gflops"];
+    rates.bf16_gflops = member(measured, "bf16", path).get<double>();
+    rates.f32_gflops = member(measured, "f32", path).get<double>();
+  }
+  return rates;
+}
+
+std::string recorded_device(const Json& json, const std::string& path) {
+  const Json& machine = member(json, "machine", path);
+  return machine.contains("gpu") ? member(machine["gpu"], "name", path).get<std::string>() : "the CPU";
+}
+
+// Rows of one comparison are trained on one kind of device.
+void refuse_other_device(const Json& before, const Device* device, const std::string& path) {
+  const std::string was = recorded_device(before, path), is = device ? device->info().name : "the CPU";
+  if (was != is)
+    fail(Exit::kUsage, "{}: its rows were trained on {}, device.name takes {} here; --restart trains anew", path, was,
+         is);
 }
 
 }  // namespace
@@ -170,9 +191,14 @@ bool run_compare(const TrainConfig& config, bool restart, const CompareHooks& ho
   // Every row is checked before the first one trains.
   const Dataset& first_data = data.of(config.run.seed);
   if (begun) refuse_changed_data(before, first_data, path);
+  Device* const device = hooks.device ? hooks.device() : nullptr;
+  if (begun) refuse_other_device(before, device, path);
   for (const CompareRowSpec& spec : specs)
-    in_context(spec.name, [&] { Trainer(row_config(config, spec, 0), first_data, {1, 1}); });
-  const MachineRates rates = begun ? recorded_rates(before, path) : measure_rates();
+    in_context(spec.name, [&] { Trainer(row_config(config, spec, 0), first_data, {1, 1}, device); });
+  const MachineRates rates = begun ? recorded_rates(before, path) : measure_rates(device);
+  // The same GEMM algorithms in every row, those of an earlier start too.
+  if (begun && device && before.contains("gemm"))
+    device->set_gemm_choices(before["gemm"].get<std::vector<std::string>>());
   if (restart) {
     // Only what a comparison wrote is removed, and only once the new one is known to start.
     for (const char* name : {"rows", "compare.json", "config.yaml", "report.html"})
@@ -190,7 +216,7 @@ bool run_compare(const TrainConfig& config, bool restart, const CompareHooks& ho
     Json info;
     for (int64_t repeat = 0; repeat < config.compare.seeds; ++repeat) {
       const TrainConfig c = row_config(config, spec, repeat);
-      Trainer trainer(c, data.of(c.run.seed), rates);
+      Trainer trainer(c, data.of(c.run.seed), rates, device);
       if (info.is_null()) info = trainer.info();
       if (hooks.started) hooks.started(trainer, data.of(c.run.seed), rates);
       repeats.push_back(in_context(spec.name, [&] { return trainer.run(c.run.dir, hooks.train); }));
@@ -199,20 +225,21 @@ bool run_compare(const TrainConfig& config, bool restart, const CompareHooks& ho
     fill_deltas(rows);
     Json seeds = Json::array();
     for (int64_t repeat = 0; repeat < config.compare.seeds; ++repeat) seeds.push_back(config.run.seed + repeat);
-    const Json out = {{"version", kVersion},
-                      {"commit", commit()},
-                      {"config", identity},
-                      {"machine", info["machine"]},
-                      {"peak", info["peak"]},
-                      {"flops_per_token", info["flops_per_token"]},
-                      {"data", info["data"]},
-                      {"model", info["model"]},
-                      {"batch", info["batch"]},
-                      {"steps", info["steps"]},
-                      {"seeds", seeds},
-                      {"baseline", fmt::format("{} row of the same weights", baseline_recipe())},
-                      {"rows_planned", specs.size()},
-                      {"rows", rows}};
+    Json out = {{"version", kVersion},
+                {"commit", commit()},
+                {"config", identity},
+                {"machine", info["machine"]},
+                {"peak", info["peak"]},
+                {"flops_per_token", info["flops_per_token"]},
+                {"data", info["data"]},
+                {"model", info["model"]},
+                {"batch", info["batch"]},
+                {"steps", info["steps"]},
+                {"seeds", seeds},
+                {"baseline", fmt::format("{} row of the same weights", baseline_recipe())},
+                {"rows_planned", specs.size()},
+                {"rows", rows}};
+    if (device) out["gemm"] = device->gemm_choices();
     write_atomic(path, out.dump(2) + "\n");
     if (hooks.row_ended) hooks.row_ended();
   }

@@ -20,6 +20,8 @@ std::vector<CompareRowSpec> compare_rows(const TrainConfig& config);
 TrainConfig row_config(const TrainConfig& config, const CompareRowSpec& row, int64_t repeat);
 
 struct CompareHooks {
+  // The GPU that the rows train on, null for the CPU; asked once, where a row is left to train. Empty: the CPU.
+  std::function<Device*()> device;
   // A row begins or went on from an earlier start (`done`).
   std::function<void(size_t index, size_t count, const CompareRowSpec& row, bool done)> row_begins;
   // A row's trainer is ready; nothing is allocated for its model yet.
@@ -31,7 +33,8 @@ struct CompareHooks {
 };
 
 // Trains the rows that `folder` does not hold yet. compare.json is written after each. `restart` begins anew. Returns
-// false when every row was there already. Throws Exit::kUsage when the folder holds a comparison of another config.
+// false when every row was there already. Throws Exit::kUsage when the folder holds a comparison of another config, of
+// other data or of another kind of device: rows are compared on one alone.
 bool run_compare(const TrainConfig& config, bool restart, const CompareHooks& hooks);
 
 }  // namespace mantissa

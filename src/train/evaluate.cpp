@@ -12,14 +12,23 @@ int64_t evaluation_tokens(int64_t context) {
   return (2 * context + kMultiple - 1) / kMultiple * kMultiple;
 }
 
-TextEvaluator::TextEvaluator(Engine& engine, const Tokenizer& tokenizer, int64_t context, int64_t stride)
+int64_t evaluation_segments(int64_t context) {
+  constexpr int64_t kWindows = 64;
+  return kWindows + ceil_div(evaluation_tokens(context), context);
+}
+
+TextEvaluator::TextEvaluator(Engine& engine, const Tokenizer& tokenizer, int64_t context, int64_t stride,
+                             int64_t max_segments)
     : engine_(engine),
       tokenizer_(tokenizer),
       context_(context),
       stride_(stride),
       capacity_(engine.decoder().tokens()),
+      max_windows_(max_segments - ceil_div(capacity_, context)),  // what fills the batch are segments too
       segments_{0} {
   check(context >= 1 && context <= capacity_, "evaluation: context is {}, expected 1 to {}", context, capacity_);
+  check(max_windows_ >= 1, "evaluation: {} segments do not hold {} tokens in windows of {}", max_segments, capacity_,
+        context);
   check(stride >= 1 && stride <= context, "evaluation: stride is {}, expected 1 to {}", stride, context);
 }
 
@@ -43,7 +52,9 @@ void TextEvaluator::add_window(const EncodedDocument& document, int64_t begin, i
   bool any = false;
   for (int64_t i = begin; i < end && !any; ++i) any = learned(i + 1);
   if (!any) return;
-  if (static_cast<int64_t>(ids_.size()) + end - begin > capacity_) run_batch();
+  if (static_cast<int64_t>(ids_.size()) + end - begin > capacity_ ||
+      static_cast<int64_t>(segments_.size()) > max_windows_)
+    run_batch();
   for (int64_t i = begin; i < end; ++i) {
     const int32_t label = document.ids[static_cast<size_t>(i + 1)];
     ids_.push_back(document.ids[static_cast<size_t>(i)]);

@@ -33,8 +33,10 @@ struct TextLoss {
 class TextEvaluator {
  public:
   // The engine is built, with at least `context` tokens a micro-batch and positions; `tokenizer` and engine must
-  // outlive the evaluator. 1 <= stride <= context.
-  TextEvaluator(Engine& engine, const Tokenizer& tokenizer, int64_t context, int64_t stride);
+  // outlive the evaluator. 1 <= stride <= context. A batch has `max_segments` segments at most, above
+  // evaluation_tokens() / context.
+  TextEvaluator(Engine& engine, const Tokenizer& tokenizer, int64_t context, int64_t stride,
+                int64_t max_segments = INT64_MAX);
 
   // Tokens that are not learned are read and not counted.
   void add(const EncodedDocument& document);
@@ -48,12 +50,14 @@ class TextEvaluator {
 
   Engine& engine_;
   const Tokenizer& tokenizer_;
-  int64_t context_, stride_, capacity_;
+  int64_t context_, stride_, capacity_, max_windows_;
   std::vector<int32_t> ids_, labels_, positions_, segments_;
   TextLoss result_;
 };
 
 // Tokens of a micro-batch that suits windows of `context`.
 int64_t evaluation_tokens(int64_t context);
+// Segments of that micro-batch on a GPU, whose attention keeps room for each.
+int64_t evaluation_segments(int64_t context);
 
 }  // namespace mantissa

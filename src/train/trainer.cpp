@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/machine.h"
+#include "base/parallel.h"
 #include "base/version.h"
 #include "ops/gemm.h"
 #include "train/model_output.h"
@@ -39,19 +40,48 @@ std::string now() {
   return text;
 }
 
+constexpr int64_t kSampledSegments = 4;
+
+// Documents that a row holds at most. Of rows that were counted by a sample: more than any of them by far.
+int64_t row_segments(const Dataset& data) {
+  int64_t most = 1;
+  for (const SplitReport* split : {&data.report().train, &data.report().validation})
+    most = std::max(most, split->sampled ? kSampledSegments * (split->most_segments + 1) : split->most_segments);
+  return most;
+}
+
+// The machine as run.json tells it.
+Json machine_json(const Exec& exec, const MachineRates& rates, const Device* device, bool graphs) {
+  const Machine m = machine();
+  Json json = {{"cpu", m.cpu},           {"cores", m.cores},   {"threads", device ? max_threads() : exec.threads()},
+               {"features", m.features}, {"system", m.system}, {"memory_bytes", m.memory_bytes}};
+  if (device) {
+    json["gpu"] = device_json(*device, graphs);
+    return json;
+  }
+  json["isa"] = name_of(exec.isa());
+  json["gemm_gflops"] = {{"bf16", rates.bf16_gflops}, {"f32", rates.f32_gflops}};
+  return json;
+}
+
 }  // namespace
 
-MachineRates measure_rates() {
+MachineRates measure_rates(Device* device) {
+  if (device) {
+    const GpuPeak peak = gpu_peak(*device);
+    return {.bf16_gflops = peak.gflops, .method = peak.method};
+  }
   Exec exec;
   constexpr int64_t kSize = 1536;  // M = N = K: large enough for the steady rate, small enough to start at once
   return {.bf16_gflops = measure_gemm_rate(exec, DType::kBF16, kSize, kSize, kSize, 0.4),
           .f32_gflops = measure_gemm_rate(exec, DType::kF32, kSize, kSize, kSize, 0.4)};
 }
 
-Trainer::Trainer(const TrainConfig& config, const Dataset& data, const MachineRates& rates)
+Trainer::Trainer(const TrainConfig& config, const Dataset& data, const MachineRates& rates, Device* device)
     : config_(config),
       data_(data),
       rates_(rates),
+      device_(device),
       steps_(config.steps(data.tokens(Split::kTrain))),
       sampler_(config, data) {
   if (config.model.vocab_size < data.vocab_size())
@@ -59,10 +89,13 @@ Trainer::Trainer(const TrainConfig& config, const Dataset& data, const MachineRa
          data.vocab_size());
   config_.precision.validate();
   config_.schedule.validate(steps_);
-  memory_ = plan_memory(config_, machine().memory_bytes);
+  const PlanTarget target = device ? target_of(*device, row_segments(data)) : PlanTarget{machine().memory_bytes};
+  memory_ = plan_memory(config_, target);
   flops_ = flops_per_token(config_.model, config_.data.sequence_length, data.report().train.segment_length,
                            parse_recompute(config_.train.recompute));
-  engine_ = std::make_unique<Engine>(config_.model, config_.precision, engine_options(config_, memory_.micro_rows));
+  const EngineOptions options = engine_options(config_, memory_.micro_rows, target);
+  if (device) most_segments_ = options.max_segments;
+  engine_ = std::make_unique<Engine>(config_.model, config_.precision, options);
   eval_batch_.reserve(memory_.micro_rows, config_.data.sequence_length);
 }
 
@@ -83,7 +116,6 @@ double Trainer::low_precision_share() {
 }
 
 Json Trainer::info() {
-  const Machine m = machine();
   const DataReport& d = data_.report();
   const ModelConfig& c = config_.model;
   Json layers = Json::array(), memory = Json::array(), files = Json::array();
@@ -104,15 +136,7 @@ Json Trainer::info() {
       {"started", now()},
       {"name", config_.run.name},
       {"seed", config_.run.seed},
-      {"machine",
-       {{"cpu", m.cpu},
-        {"cores", m.cores},
-        {"threads", engine_->exec().threads()},
-        {"isa", name_of(engine_->exec().isa())},
-        {"features", m.features},
-        {"system", m.system},
-        {"memory_bytes", m.memory_bytes},
-        {"gemm_gflops", {{"bf16", rates_.bf16_gflops}, {"f32", rates_.f32_gflops}}}}},
+      {"machine", machine_json(engine_->exec(), rates_, device_, config_.device.graphs)},
       {"model",
        {{"arch", c.arch},
         {"init", config_.model_init},
@@ -161,7 +185,7 @@ Json Trainer::info() {
         {"component_summation_v2025", flops_.component_summation_v2025},
         {"hfu", flops_.hfu},
         {"attention_to_ffn_ratio", flops_.attention_to_ffn_ratio}}},
-      {"peak", {{"flops", rates_.bf16_gflops * 1e9}, {"method", "BF16 GEMM rate measured at start-up"}}},
+      {"peak", {{"flops", rates_.bf16_gflops * 1e9}, {"method", rates_.method}}},
       {"memory",
        {{"rows", std::move(memory)}, {"total_bytes", memory_.ledger.total()}, {"device_bytes", memory_.device_bytes}}},
   };
@@ -172,7 +196,7 @@ double Trainer::evaluate(int64_t rows, const TrainHooks& hooks) {
   for (int64_t first = 0; first < rows; first += memory_.micro_rows) {
     data_.batch(Split::kValidation, first, std::min(memory_.micro_rows, rows - first), eval_batch_);
     pad_rows(eval_batch_, memory_.micro_rows);
-    engine_->evaluate(view(eval_batch_), sums);
+    engine_->evaluate(checked(eval_batch_), sums);
     if (hooks.stop && hooks.stop()) fail(Exit::kInterrupted, "stopped during an evaluation");
   }
   return sums.valid > 0 ? sums.loss / static_cast<double>(sums.valid) : NAN;
@@ -188,9 +212,7 @@ void Trainer::diagnose(int64_t step, double loss, const StepBatches& batches) {
        step, loss);
 }
 
-void Trainer::start(RunLog& log) {
-  log.write_config(config::dump([this](config::Fields& f) { config_.describe(f); }));
-  log.write_info(info());
+void Trainer::start() {
   engine_->build();
   engine_->exec().seed = static_cast<uint64_t>(config_.run.seed);
   if (config_.model_init.empty())
@@ -198,6 +220,30 @@ void Trainer::start(RunLog& log) {
   else
     engine_->load(config_.model_init);
   sampler_.build(engine_->exec(), engine_->params());
+  if (device_) warm_up();
+}
+
+MicroBatch Trainer::checked(const Batch& batch) const {
+  const auto segments = static_cast<int64_t>(batch.segments.size()) - 1;
+  if (segments > most_segments_)
+    fail(Exit::kInput,
+         "a micro-batch holds {} documents, the graph of a step {}: the rows were counted by a sample; `mantissa "
+         "prepare` writes shards that say it exactly",
+         segments, most_segments_);
+  return view(batch);
+}
+
+// Plans of the libraries, GEMM searches and graphs are made on the first batch of the run, before its first step.
+void Trainer::warm_up() {
+  data_.batch(Split::kTrain, 0, memory_.micro_rows, eval_batch_);
+  engine_->warm_up(checked(eval_batch_));
+}
+
+int64_t Trainer::measured_bytes() {
+  if (!device_) return 0;
+  least_free_ = std::min(least_free_, device_->free_bytes());
+  const DeviceInfo& info = device_->info();
+  return (info.free_before_bytes > 0 ? info.free_before_bytes : info.memory_bytes) - least_free_;
 }
 
 StepReport Trainer::train_step(int64_t step, Loader& loader, std::vector<TensorError>& errors, Tally& tally,
@@ -206,11 +252,12 @@ StepReport Trainer::train_step(int64_t step, Loader& loader, std::vector<TensorE
   const StepBatches& batches = loader.next();
   const int64_t valid = batches.valid_tokens;
   const int64_t every = config_.log.quantization_every;
-  const bool measured = every > 0 && (step == 1 || step == steps_ || step % every == 0);
+  // No recipe that runs on a GPU quantizes.
+  const bool measured = !device_ && every > 0 && (step == 1 || step == steps_ || step % every == 0);
   errors.clear();
   engine_->begin_step(static_cast<uint32_t>(step));
   for (size_t i = 0; i < batches.micro.size(); ++i)
-    engine_->micro_step(view(batches.micro[i]), valid, config_.loss.z_loss, measured && i == 0 ? &errors : nullptr);
+    engine_->micro_step(checked(batches.micro[i]), valid, config_.loss.z_loss, measured && i == 0 ? &errors : nullptr);
   const double loss = valid > 0 ? engine_->sums().loss / static_cast<double>(valid) : NAN;
   if (valid > 0 && !std::isfinite(loss)) diagnose(step, loss, batches);
   if (!engine_->amax_trouble().empty() && tally.amax_steps++ == 0 && hooks.warning)
@@ -273,17 +320,37 @@ RunResult Trainer::run(const std::string& folder, const TrainHooks& hooks) {
   const auto begin = Clock::now();
   const ModelOutput output(config_, data_, folder);
   RunLog log(folder);
-  start(log);
+  log.write_config(config::dump([this](config::Fields& f) { config_.describe(f); }));
+  const auto clock = [&] { return hooks.clock ? hooks.clock() : since(begin); };
+  // The first batches are filled while the weights are made.
+  Loader loader(data_, {.steps = steps_, .accumulation = memory_.accumulation, .micro_rows = memory_.micro_rows});
+  Json about = info();
+  log.write_info(about);
+  start();
+  if (hooks.started) hooks.started(clock());
   const int64_t validation = data_.rows(Split::kValidation);
   const int64_t eval_rows = config_.train.eval_rows > 0 ? std::min(config_.train.eval_rows, validation) : validation;
-  RunResult result{.eval_loss = NAN, .memory_pct = memory_.percent(), .path = path(), .steps = steps_};
+  RunResult result{.eval_loss = NAN,
+                   .memory_pct = memory_.percent(),
+                   .memory_planned_bytes = memory_.ledger.total(),
+                   .path = path(),
+                   .steps = steps_};
   Tally tally;
   std::vector<TensorError> errors;
-  Loader loader(data_, {.steps = steps_, .accumulation = memory_.accumulation, .micro_rows = memory_.micro_rows});
   const auto first_step = Clock::now();
   for (int64_t step = 1; step <= steps_; ++step) {
     StepReport report = train_step(step, loader, errors, tally, hooks);
     report.seconds = since(first_step);
+    if (step == 1) {
+      result.first_step_seconds = clock();
+      result.memory_measured_bytes = measured_bytes();
+      if (device_) {
+        about["gemm"] = device_->gemm_choices();
+        log.write_info(about);
+      }
+      if (hooks.stepped) hooks.stepped(result.first_step_seconds);
+    }
+    report.memory_bytes = result.memory_measured_bytes;
     log.step(report);
     log.quantization(step, errors);
     if (hooks.step) hooks.step(report);
@@ -304,6 +371,7 @@ RunResult Trainer::run(const std::string& folder, const TrainHooks& hooks) {
   }
   warn_of(tally, hooks);
   summarize(tally, since(first_step), result);
+  result.memory_measured_bytes = measured_bytes();
   result.model = output.write(engine_->params());
   result.seconds = since(begin);
   log.finish(result);
