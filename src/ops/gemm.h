@@ -31,8 +31,8 @@ struct GemmDesc {
   float beta = 0;    // 0 or 1
 };
 
-// GPU: the first call for a shape outside of a capture may take a second, while it times algorithms on these values
-// (DeviceOptions::search).
+// GPU: the first call for a shape may take a second, while it times algorithms on these values (DeviceOptions::search);
+// not in a capture, nor where exec.pass is kEvaluate.
 void gemm(Exec& exec, const GemmDesc& desc);
 
 // GPU scratch that gemm() takes at most.

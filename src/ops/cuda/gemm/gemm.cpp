@@ -51,7 +51,7 @@ const void* ready_bias(Exec& exec, const GemmDesc& d, std::byte* room) {
 }
 
 // c BF16 of F32 sides: rows of the product in F32 scratch, then rounded into c.
-void multiply_through_scratch(Exec& exec, const GemmDesc& d, std::byte* scratch) {
+void multiply_through_scratch(Exec& exec, const GemmDesc& d, std::byte* scratch, const SearchRoom& room) {
   const int64_t m = d.c.rows(), n = d.c.cols(), row_bytes = bytes_of(DType::kF32, n);
   const int64_t rows_at_once = std::min(m, kProductBytes / row_bytes);
   check(rows_at_once > 0, "gemm: a row of c {} takes {} bytes of scratch in f32, {} are there", d.c, row_bytes,
@@ -67,7 +67,7 @@ void multiply_through_scratch(Exec& exec, const GemmDesc& d, std::byte* scratch)
                      .workspace = scratch};
     key.m = rows, key.out = DType::kF32, key.bias = key.accumulate = false;
     key.align_a = alignment_of(at.a), key.align_c = alignment_of(at.c);
-    gemms_of(device_of(exec)).multiply(key, at, nullptr, 0);
+    gemms_of(device_of(exec)).multiply(key, at, room);
     const Tensor part(static_cast<std::byte*>(d.c.data) + bytes_of(d.c.dtype, row * n), d.c.dtype, {rows, n});
     finish_product(device_of(exec), part, ConstTensor(product, DType::kF32, {rows, n}), d.bias, d.beta != 0);
   }
@@ -82,14 +82,17 @@ void gemm(Exec& exec, const GemmDesc& desc) {
   const OpScope scope(exec, kNames[2 * desc.a.transposed + desc.b.transposed]);
   if (desc.c.count() == 0) return;
   std::byte* const scratch = scratch_of(exec);
-  if (!fits_one_call(desc)) return multiply_through_scratch(exec, desc, scratch);
+  // Evaluation and generation meet shapes that are not worth a search, a prompt's length for one.
+  const SearchRoom room{.allowed = exec.pass != Pass::kEvaluate,
+                        .spare = scratch + kGemmScratchBytes,
+                        .bytes = exec.shared_scratch_bytes() - kGemmScratchBytes};
+  if (!fits_one_call(desc)) return multiply_through_scratch(exec, desc, scratch, room);
   const GemmAddresses at{.a = desc.a.data.data,
                          .b = desc.b.data.data,
                          .c = desc.c.data,
                          .bias = ready_bias(exec, desc, scratch + kGemmScratchBytes - kBiasBytes),
                          .workspace = scratch};
-  gemms_of(device_of(exec))
-      .multiply(key_of(desc), at, scratch + kGemmScratchBytes, exec.shared_scratch_bytes() - kGemmScratchBytes);
+  gemms_of(device_of(exec)).multiply(key_of(desc), at, room);
 }
 
 GemmChoice explain_gemm(const Exec& exec, const GemmDesc& desc) {

@@ -81,7 +81,7 @@ Gemms::Plan& Gemms::plan_of(const GemmKey& key) {
   return plans_.emplace(key, std::move(plan)).first->second;
 }
 
-void Gemms::search(const GemmKey& key, Plan& plan, const GemmAddresses& at, std::byte* spare, int64_t spare_bytes) {
+void Gemms::search(const GemmKey& key, Plan& plan, const GemmAddresses& at, const SearchRoom& room) {
   plan.settled = true;
   const std::string words = words_of(key);
   GemmAddresses written = at;
@@ -89,14 +89,14 @@ void Gemms::search(const GemmKey& key, Plan& plan, const GemmAddresses& at, std:
   if (key.accumulate) {
     const int64_t bytes = bytes_of(key.out, key.m * key.n);
     const int64_t free = device_.free_bytes();
-    if (bytes > spare_bytes && bytes + kFreeMargin > free) {
+    if (bytes > room.bytes && bytes + kFreeMargin > free) {
       fmt::print(stderr,
                  "gemm: no search for {}: it takes {} bytes, {} are free; the library's first choice is taken\n", words,
                  bytes, free);
       return;
     }
-    if (bytes > spare_bytes) loan = std::make_unique<Loan>(device_, bytes);
-    written.c = loan ? loan->get() : spare;
+    if (bytes > room.bytes) loan = std::make_unique<Loan>(device_, bytes);
+    written.c = loan ? loan->get() : room.spare;
     device_.copy_within(written.c, at.c, bytes);
   }
   if (!announced_)
@@ -110,10 +110,10 @@ void Gemms::search(const GemmKey& key, Plan& plan, const GemmAddresses& at, std:
   file().keep(words, words_of(parts_of(plan.algorithm)));
 }
 
-void Gemms::multiply(const GemmKey& key, const GemmAddresses& at, std::byte* spare, int64_t spare_bytes) {
+void Gemms::multiply(const GemmKey& key, const GemmAddresses& at, const SearchRoom& room) {
   Plan& plan = plan_of(key);
   plan.used = true;
-  if (!plan.settled && !device_.capturing()) search(key, plan, at, spare, spare_bytes);
+  if (!plan.settled && room.allowed && !device_.capturing()) search(key, plan, at, room);
   check_cublas(plan.product.enqueue(plan.algorithm, at, device_.stream()), "cublasLtMatmul");
 }
 

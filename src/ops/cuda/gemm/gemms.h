@@ -11,17 +11,24 @@
 
 namespace mantissa::cuda {
 
+// Whether a product may be searched, and scratch beside the workspace that the search may write.
+struct SearchRoom {
+  bool allowed = false;
+  std::byte* spare = nullptr;
+  int64_t bytes = 0;
+};
+
 class Gemms {
  public:
   explicit Gemms(CudaDevice& device);
 
-  // Enqueues the product. `spare`: `spare_bytes` of scratch beside the workspace, that a search may write.
+  // Enqueues the product.
   //
   // The algorithm is, in this order: the one fixed by set_choices(); unless the device is deterministic, the one that
-  // the choice file holds and the fastest of a search; the library's first. A search happens in the first call outside
-  // of a capture, for products that are worth it and only where the device's options ask for it; it reads the product's
-  // own values, since the power that a product draws, and so its clocks, depend on them.
-  void multiply(const GemmKey& key, const GemmAddresses& at, std::byte* spare, int64_t spare_bytes);
+  // the choice file holds and the fastest of a search; the library's first. A search happens in the first call that
+  // allows it outside of a capture, for products that are worth it and only where the device's options ask for it; it
+  // reads the product's own values, since the power that a product draws, and so its clocks, depend on them.
+  void multiply(const GemmKey& key, const GemmAddresses& at, const SearchRoom& room);
   // The words of the algorithm that multiply() would enqueue, short of a search.
   std::string explain(const GemmKey& key);
 
@@ -43,7 +50,7 @@ class Gemms {
   // The algorithm in `words`; on stderr, and none, where the library refuses it.
   std::optional<cublasLtMatmulAlgo_t> restore(const Product& product, const std::string& key, const std::string& words,
                                               const std::string& source) const;
-  void search(const GemmKey& key, Plan& plan, const GemmAddresses& at, std::byte* spare, int64_t spare_bytes);
+  void search(const GemmKey& key, Plan& plan, const GemmAddresses& at, const SearchRoom& room);
   ChoiceFile& file();
 
   CudaDevice& device_;

@@ -1,6 +1,8 @@
 #include "ops/cuda/gemm/search.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <memory>
 #include <vector>
 
@@ -9,12 +11,18 @@
 namespace mantissa::cuda {
 namespace {
 
-// Measured on an H200 in BF16: clocks settle after about a second of GEMMs; times of 30 ms then repeat within 0.5%.
-constexpr std::chrono::milliseconds kFirstLoad{1500}, kLaterLoad{300}, kStaysHot{500};
-constexpr double kSortingUs = 12e3, kRoundUs = 30e3;
-constexpr int kRounds = 2;            // beside the sorting one
-constexpr double kStaysIn = 1.06;     // of the best time while sorting, to be timed further
+// Measured on an H200 in BF16. Clocks fall for a second under a load of GEMMs and rise within milliseconds of a pause;
+// they follow the power that each algorithm draws on these values, so each is led in before it is timed.
+constexpr std::chrono::milliseconds kFirstLoad{1500}, kLaterLoad{200};
+struct Phase {
+  int rounds;  // even: there and back, so that what is left of a drift meets all alike
+  double lead_in_us, timed_us;
+};
+constexpr Phase kSorting{2, 0, 12e3}, kFinal{4, 15e3, 30e3};
+constexpr double kStaysIn = 1.08;     // of the best time while sorting, to enter the final phase
 constexpr double kMustReach = 0.995;  // of the time of the library's first choice, to replace it
+
+using Clock = std::chrono::steady_clock;
 
 class Event {
  public:
@@ -35,12 +43,13 @@ class Event {
 
 struct Candidate {
   int index = 0;
-  double us = 0;  // of one product
+  double us = 0;  // of one product, summed over rounds
   Event begin, end;
 };
 using Candidates = std::vector<std::unique_ptr<Candidate>>;
 
-int runs_in(double us, double each) { return static_cast<int>(std::clamp(us / each, 3.0, 4000.0)); }
+// Products that fill `us`.
+int runs_in(double us, double each) { return static_cast<int>(std::clamp(std::ceil(us / each), 1.0, 4000.0)); }
 
 }  // namespace
 
@@ -53,9 +62,9 @@ double GemmSearch::warm_up(Product& product, const GemmAddresses& at, const cubl
   };
   time(3);
   const Clock::time_point begin = Clock::now();
-  const bool first = last_load_ == Clock::time_point{}, hot = !first && begin - last_load_ < kStaysHot;
-  const auto load = first ? kFirstLoad : hot ? std::chrono::milliseconds{0} : kLaterLoad;
-  while (Clock::now() - begin < load) time(runs_in(kRoundUs, each));
+  const auto load = loaded_ ? kLaterLoad : kFirstLoad;
+  while (Clock::now() - begin < load) time(runs_in(30e3, each));
+  loaded_ = true;
   return each;
 }
 
@@ -69,35 +78,40 @@ int GemmSearch::fastest(Product& product, const GemmAddresses& at, std::span<con
   }
   device_.synchronize();
   if (left.empty()) return -1;
+  if (left.size() == 1) return left[0]->index;
   const double each = warm_up(product, at, algorithms[static_cast<size_t>(left[0]->index)]);
 
-  // In turn and without a pause, there and back, so that a drift of the clocks meets all alike.
-  const auto round = [&](double us) {
-    const int runs = runs_in(us, each);
-    for (const auto& candidate : left) {
-      candidate->begin.record(device_.stream());
-      for (int i = 0; i < runs; ++i)
-        check_cublas(product.enqueue(algorithms[static_cast<size_t>(candidate->index)], at, device_.stream()),
-                     "cublasLtMatmul");
-      candidate->end.record(device_.stream());
-    }
-    device_.synchronize();
-    for (const auto& candidate : left) candidate->us += candidate->end.us_since(candidate->begin) / runs;
-    std::reverse(left.begin(), left.end());
+  const auto enqueue = [&](const Candidate& candidate, int runs) {
+    for (int i = 0; i < runs; ++i)
+      check_cublas(product.enqueue(algorithms[static_cast<size_t>(candidate.index)], at, device_.stream()),
+                   "cublasLtMatmul");
   };
-  const auto faster = [](const auto& x, const auto& y) { return x->us < y->us; };
+  const auto time = [&](const Phase& phase) {
+    for (const auto& candidate : left) candidate->us = 0;
+    const int runs = std::max(2, runs_in(phase.timed_us, each));
+    for (int round = 0; round < phase.rounds; ++round) {
+      for (const auto& candidate : left) {
+        if (phase.lead_in_us > 0) enqueue(*candidate, runs_in(phase.lead_in_us, each));
+        candidate->begin.record(device_.stream());
+        enqueue(*candidate, runs);
+        candidate->end.record(device_.stream());
+      }
+      device_.synchronize();
+      for (const auto& candidate : left) candidate->us += candidate->end.us_since(candidate->begin) / runs;
+      std::reverse(left.begin(), left.end());
+    }
+  };
+  const auto best = [&]() -> const Candidate& {
+    return **std::min_element(left.begin(), left.end(), [](const auto& x, const auto& y) { return x->us < y->us; });
+  };
 
-  round(kSortingUs);
-  const double limit = kStaysIn * (*std::min_element(left.begin(), left.end(), faster))->us;
+  time(kSorting);
+  const double limit = kStaysIn * best().us;
   std::erase_if(left, [&](const auto& candidate) { return candidate->index != 0 && candidate->us > limit; });
-  for (const auto& candidate : left) candidate->us = 0;
-  for (int i = 0; i < kRounds; ++i) round(kRoundUs);
-  last_load_ = Clock::now();
-
-  const Candidate& best = **std::min_element(left.begin(), left.end(), faster);
+  time(kFinal);
   for (const auto& candidate : left)
-    if (candidate->index == 0 && best.us > kMustReach * candidate->us) return 0;
-  return best.index;
+    if (candidate->index == 0 && best().us > kMustReach * candidate->us) return 0;
+  return best().index;
 }
 
 }  // namespace mantissa::cuda

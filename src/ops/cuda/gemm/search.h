@@ -2,7 +2,6 @@
 // that cold times mislead.
 #pragma once
 
-#include <chrono>
 #include <span>
 
 #include "ops/cuda/gemm/product.h"
@@ -19,12 +18,11 @@ class GemmSearch {
   int fastest(Product& product, const GemmAddresses& at, std::span<const cublasLtMatmulAlgo_t> algorithms);
 
  private:
-  using Clock = std::chrono::steady_clock;
   // Loads the card; returns the microseconds of one product.
   double warm_up(Product& product, const GemmAddresses& at, const cublasLtMatmulAlgo_t& algorithm);
 
   CudaDevice& device_;
-  Clock::time_point last_load_{};
+  bool loaded_ = false;
 };
 
 }  // namespace mantissa::cuda
