@@ -14,8 +14,20 @@
 namespace mantissa::cuda {
 namespace {
 
+// The tokens that every document has, as far as the host knows; 0: they differ.
+int64_t length_of(const Segments& segments, int64_t tokens) {
+  return segments.uniform ? segments.uniform : equal_length(tokens, segments.longest, segments.offsets.dim(0) - 1);
+}
+
+// The tokens that a document has at most.
+int64_t longest_of(const Segments& segments, int64_t tokens) {
+  if (segments.uniform) return segments.uniform;
+  return segments.longest > 0 && segments.longest < tokens ? segments.longest : tokens;
+}
+
 // Why cuDNN does not run this; null where it does.
-const char* refusal(const CudaDevice& device, const ConstTensor& qkv, int64_t longest, const HeadLayout& layout) {
+const char* refusal(const CudaDevice& device, const ConstTensor& qkv, const Segments& segments,
+                    const HeadLayout& layout) {
   // The widest rows that cuDNN indexes are the gradients of k and v before heads are added up.
   const int64_t elements = qkv.count() * (layout.heads / layout.kv_heads);
   if (!cudnn_of(device)) return device.info().cudnn_absence.c_str();
@@ -23,25 +35,21 @@ const char* refusal(const CudaDevice& device, const ConstTensor& qkv, int64_t lo
   if (qkv.dtype != DType::kBF16) return "it takes bf16";
   if (layout.head_dim % 16 != 0) return "it takes a head_dim that is a multiple of 16";
   if (device.info().sm >= 100 && layout.head_dim > 128) return "it takes a head_dim up to 128 on this device";
-  if (longest < 2) return "it takes documents of at least two tokens";
+  if (longest_of(segments, qkv.rows()) < 2) return "it takes documents of at least two tokens";
   if (elements > std::numeric_limits<int32_t>::max()) return "its 32-bit offsets do not reach all elements";
   return nullptr;
 }
 
-bool takes_cudnn(const CudaDevice& device, const ConstTensor& qkv, int64_t longest, const HeadLayout& layout) {
+bool takes_cudnn(const CudaDevice& device, const ConstTensor& qkv, const Segments& segments, const HeadLayout& layout) {
   const char* const forced = std::getenv("MANTISSA_ATTENTION");
   const std::string_view wanted = forced ? forced : "";
   if (wanted == "own") return false;
   if (!wanted.empty() && wanted != "cudnn")
     fail(Exit::kUsage, "MANTISSA_ATTENTION is {}, expected cudnn or own", wanted);
-  const char* const why = refusal(device, qkv, longest, layout);
+  const char* const why = refusal(device, qkv, segments, layout);
   if (why && !wanted.empty())
     fail(Exit::kUnavailable, "MANTISSA_ATTENTION=cudnn: {} (qkv is {}, head_dim {})", why, qkv, layout.head_dim);
   return !why;
-}
-
-int64_t longest_of(const Segments& segments, int64_t tokens) {
-  return segments.longest > 0 && segments.longest < tokens ? segments.longest : tokens;
 }
 
 void run_cudnn(const char* op, Exec& exec, CudnnTensors tensors, bool backward, const ConstTensor& qkv,
@@ -50,12 +58,12 @@ void run_cudnn(const char* op, Exec& exec, CudnnTensors tensors, bool backward, 
   CudaDevice& device = device_of(exec);
   Cudnn& cudnn = *cudnn_of(device);
   const int64_t tokens = qkv.rows(), slots = segments.offsets.dim(0) - 1;
-  const int64_t length = segments.uniform ? segments.uniform : equal_length(tokens, segments.longest, slots);
+  const int64_t length = length_of(segments, tokens);
   const CudnnShape shape{.backward = backward,
                          .packed = length == 0,
                          .tokens = tokens,
                          .batch = length ? tokens / length : slots,
-                         .longest = length ? length : longest_of(segments, tokens),
+                         .longest = longest_of(segments, tokens),
                          .heads = layout.heads,
                          .kv_heads = layout.kv_heads,
                          .head_dim = layout.head_dim,
@@ -82,7 +90,7 @@ void run_cudnn(const char* op, Exec& exec, CudnnTensors tensors, bool backward, 
 
 void attention_fwd(Exec& exec, Tensor out, Tensor lse, ConstTensor qkv, const Segments& segments,
                    const HeadLayout& layout, float scale) {
-  if (!takes_cudnn(device_of(exec), qkv, longest_of(segments, qkv.rows()), layout))
+  if (!takes_cudnn(device_of(exec), qkv, segments, layout))
     return own_attention_fwd(exec, out, lse, qkv, segments, layout, scale);
   const CudnnTensors tensors{.qkv = qkv.data, .out = out.data, .statistics = lse.data};
   run_cudnn("attention_fwd", exec, tensors, false, qkv, segments, layout, scale);
@@ -90,7 +98,7 @@ void attention_fwd(Exec& exec, Tensor out, Tensor lse, ConstTensor qkv, const Se
 
 void attention_bwd(Exec& exec, Tensor dqkv, ConstTensor dout, ConstTensor qkv, ConstTensor out, ConstTensor lse,
                    const Segments& segments, const HeadLayout& layout, float scale) {
-  if (!takes_cudnn(device_of(exec), qkv, longest_of(segments, qkv.rows()), layout))
+  if (!takes_cudnn(device_of(exec), qkv, segments, layout))
     return own_attention_bwd(exec, dqkv, dout, qkv, out, lse, segments, layout, scale);
   const CudnnTensors tensors{.qkv = qkv.data,
                              .out = const_cast<void*>(out.data),

@@ -7,10 +7,13 @@
 #include <cudnn_frontend.h>
 #include <dlfcn.h>
 
-#include <array>
+#include <bit>
+#include <chrono>
 #include <cstdlib>
 #include <map>
 #include <unordered_map>
+
+#include "ops/cuda/attention/plan_files.h"
 
 // The library that cudnn-frontend looks its functions up in.
 namespace cudnn_frontend {
@@ -26,6 +29,8 @@ using TensorPtr = std::shared_ptr<fe::graph::Tensor_attributes>;
 constexpr const char* kLibrary = "libcudnn.so.9";
 // Before it, plans of lengths that are no multiple of 128 copy from host memory at each call.
 constexpr size_t kOldestVersion = 91600;
+// A plan that needs cuDNN's compiler takes 400 to 1500 ms on an H200's host, one that does not 40 to 80, a kept one 4.
+constexpr double kWorthKeeping = 0.2;  // seconds
 
 enum Uid : int64_t {
   kQ = 1,
@@ -61,17 +66,22 @@ struct Plan {
 
 class GraphBuilder {
  public:
-  GraphBuilder(Plan& plan, const CudnnShape& shape) : plan_(plan), shape_(shape) {
-    plan.graph.set_io_data_type(fe::DataType_t::BFLOAT16)
+  GraphBuilder(Plan& plan, const CudnnShape& shape) : plan_(plan), shape_(shape) {}
+
+  void build() {
+    plan_.graph.set_io_data_type(fe::DataType_t::BFLOAT16)
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT);
-    if (!shape.packed) return;
-    const int64_t slots = shape.batch;
-    lengths_q_ = integers(kLengthsQ, slots), lengths_kv_ = integers(kLengthsKv, slots);
-    first_qkv_ = integers(kFirstQkv, slots + 1), first_out_ = integers(kFirstOut, slots + 1);
-    first_statistic_ = integers(kFirstStatistic, slots + 1);
+    if (shape_.packed) {
+      const int64_t slots = shape_.batch;
+      lengths_q_ = integers(kLengthsQ, slots), lengths_kv_ = integers(kLengthsKv, slots);
+      first_qkv_ = integers(kFirstQkv, slots + 1), first_out_ = integers(kFirstOut, slots + 1);
+      first_statistic_ = integers(kFirstStatistic, slots + 1);
+    }
+    shape_.backward ? backward() : forward();
   }
 
+ private:
   void forward() {
     fe::graph::SDPA_attributes options;
     options.set_name("attention").set_generate_stats(true).set_causal_mask(true).set_attn_scale(shape_.scale);
@@ -99,15 +109,8 @@ class GraphBuilder {
     lay_part(dq, shape_.heads), lay_part(dk, shape_.kv_heads), lay_part(dv, shape_.kv_heads);
   }
 
- private:
-  TensorPtr input(Uid uid) {
-    plan_.addresses[uid] = nullptr;
-    return plan_.graph.tensor(fe::graph::Tensor_attributes().set_uid(uid));
-  }
-  void output(const TensorPtr& tensor, Uid uid) {
-    plan_.addresses[uid] = nullptr;
-    tensor->set_output(true).set_uid(uid);
-  }
+  TensorPtr input(Uid uid) { return plan_.graph.tensor(fe::graph::Tensor_attributes().set_uid(uid)); }
+  void output(const TensorPtr& tensor, Uid uid) { tensor->set_output(true).set_uid(uid); }
   TensorPtr integers(Uid uid, int64_t count) {
     const TensorPtr tensor = input(uid);
     tensor->set_dim({count, 1, 1, 1}).set_stride({1, 1, 1, 1}).set_data_type(fe::DataType_t::INT32);
@@ -151,7 +154,7 @@ class GraphBuilder {
 }  // namespace
 
 struct Cudnn::Impl {
-  explicit Impl(CudaDevice& d) : device(d) {}
+  explicit Impl(CudaDevice& d) : device(d), files(d.options().cache_folder) {}
   ~Impl() {
     plans.clear();
     if (handle) fe::detail::destroy_handle(handle);
@@ -164,16 +167,50 @@ struct Cudnn::Impl {
       need(fe::detail::create_handle(&handle), "cudnnCreate");
       need(fe::detail::set_stream(handle, device.stream()), "cudnnSetStream");
     }
-    auto plan = std::make_unique<Plan>();
-    plan->graph.set_sm_version(device.info().sm);
-    GraphBuilder builder(*plan, shape);
-    shape.backward ? builder.backward() : builder.forward();
-    need(plan->graph.build(handle, {fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}), "attention");
+    const std::string key = key_of(shape);
+    std::unique_ptr<Plan> plan = kept(key);
+    if (!plan) {
+      const auto begin = std::chrono::steady_clock::now();
+      plan = std::make_unique<Plan>();
+      plan->graph.set_sm_version(device.info().sm);
+      GraphBuilder(*plan, shape).build();
+      need(plan->graph.build(handle, {fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}), "attention");
+      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+      std::vector<uint8_t> bytes;
+      if (taken.count() > kWorthKeeping && plan->graph.serialize(bytes, /*serialize_structure=*/false).is_good())
+        files.keep(key, bytes);
+    }
     need(plan->graph.get_workspace_size(plan->workspace), "workspace of attention");
     return *(plans[shape] = std::move(plan));
   }
 
+  // Null where there is none, or cuDNN does not take it.
+  std::unique_ptr<Plan> kept(const std::string& key) {
+    const std::vector<uint8_t> bytes = files.find(key);
+    if (bytes.empty()) return nullptr;
+    std::string why;
+    try {
+      auto plan = std::make_unique<Plan>();
+      fe::error_t status = plan->graph.deserialize(handle, bytes, /*enforce_precompiled=*/false, /*run_warmup=*/false);
+      if (status.is_good()) return plan;
+      why = status.get_message();
+    } catch (const std::exception& error) {  // of the JSON library
+      why = error.what();
+    }
+    fmt::print(stderr, "cuDNN: a kept plan is not taken ({}); it is made anew\n", why);
+    return nullptr;
+  }
+
+  std::string key_of(const CudnnShape& s) const {
+    return fmt::format(
+        "{}, {} multiprocessors, cuDNN {}, frontend {}: {} {} T {} B {} S {} N {} KV {} D {} scale {:08x}",
+        device.info().name, device.multiprocessors(), version, CUDNN_FRONTEND_VERSION,
+        s.backward ? "backward" : "forward", s.packed ? "packed" : "dense", s.tokens, s.batch, s.longest, s.heads,
+        s.kv_heads, s.head_dim, std::bit_cast<uint32_t>(s.scale));
+  }
+
   CudaDevice& device;
+  PlanFiles files;
   std::string version;
   cudnnHandle_t handle = nullptr;
   std::map<CudnnShape, std::unique_ptr<Plan>> plans;
@@ -205,7 +242,7 @@ void Cudnn::attention(const CudnnShape& shape, const CudnnTensors& t, void* work
   const auto at = [&](const void* base, int64_t head) {
     return const_cast<char*>(static_cast<const char*>(base)) + head * shape.head_dim * 2;  // BF16
   };
-  const auto set = [&](Uid uid, const void* address) { plan.addresses.at(uid) = const_cast<void*>(address); };
+  const auto set = [&](Uid uid, const void* address) { plan.addresses[uid] = const_cast<void*>(address); };
   const int64_t k = shape.heads, v = shape.heads + shape.kv_heads;
   set(kQ, t.qkv), set(kK, at(t.qkv, k)), set(kV, at(t.qkv, v)), set(kOut, t.out), set(kStatistics, t.statistics);
   if (shape.backward) set(kDout, t.dout), set(kDq, t.dqkv), set(kDk, at(t.dqkv, k)), set(kDv, at(t.dqkv, v));

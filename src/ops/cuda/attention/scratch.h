@@ -25,7 +25,7 @@ inline int64_t cudnn_scratch_bytes(int64_t tokens, int64_t longest, int64_t slot
   const int64_t groups = layout.heads / layout.kv_heads;
   const int64_t sums = tokens * layout.heads * 4;                   // dout ∘ out of each row and head, FP32
   const int64_t queries = tokens * layout.heads * layout.head_dim;  // elements of q
-  const int64_t margin = int64_t{16} << 20;
+  const int64_t margin = (int64_t{16} << 20) + slots * 1024;        // cuDNN 9.19 takes 256 bytes, packed 256 a slot
   if (equal_length(tokens, longest, slots))
     return sums + queries * 4 + (groups > 1 ? queries * 2 * 2 : 0) + margin;  // dq in FP32, dk and dv of each head
   const int64_t rows = tokens * layout.qkv_cols();  // dq, dk and dv of each head lie in rows as wide as qkv's
