@@ -13,13 +13,13 @@ namespace {
 
 struct OpsOptions : BenchOptions {
   int64_t tokens = 0;  // 0: 16,384 on a GPU, 2,048 on a CPU
+  double warm_s = 0;   // 0: 0.3 on a GPU, 0.05 on a CPU
   std::string only;
 };
 
 constexpr int64_t kSmallTokens = 512;
 constexpr double kCaches = 200e6;  // bytes that rotated buffers exceed: four times an H200's second-level cache
 constexpr int kMaxSets = 8;
-constexpr double kWarmGpu = 0.3, kWarmCpu = 0.05;  // seconds of load before a measurement
 
 double relative_error(const std::vector<float>& a, const std::vector<float>& b) {
   double difference = 0, norm = 0;
@@ -56,14 +56,14 @@ struct OpRow {
   double error = 0, us = 0, spread = 0, gb_per_s = 0, copy_share = 0, tflops = 0;
 };
 
-OpRow measure(const BenchCase& c, BenchStage& stage, int64_t tokens, double seconds, double copy) {
+OpRow measure(const BenchCase& c, BenchStage& stage, const OpsOptions& o, double copy) {
   std::vector<BenchRun> sets;
   do {
-    sets.push_back(c.make(stage, tokens, 1000 * (sets.size() + 1)));
+    sets.push_back(c.make(stage, o.tokens, 1000 * (sets.size() + 1)));
     stage.reserve_scratch(sets.back().scratch);
   } while (sets.size() < kMaxSets && sets.front().bytes * static_cast<double>(sets.size()) < kCaches);
   const auto work = [&](int64_t i) { sets[static_cast<size_t>(i) % sets.size()].run(stage.exec()); };
-  const BenchTiming t = time_repeats(stage, work, stage.device() ? kWarmGpu : kWarmCpu, seconds);
+  const BenchTiming t = time_repeats(stage, work, o.warm_s, o.seconds);
   OpRow row{.us = t.us, .spread = t.spread, .gb_per_s = sets.front().bytes / t.us / 1e3};
   row.copy_share = row.gb_per_s * 1e9 / copy;
   row.tflops = sets.front().flops / t.us / 1e6;
@@ -79,6 +79,7 @@ bool parse(OpsOptions& o, const std::vector<std::string>& args) {
   add_bench_flags(app, o);
   app.add_option("--tokens", o.tokens, "rows of a training-size problem, a multiple of 256 (16384; CPU: 2048)")
       ->check(CLI::Range(256, 1 << 20));
+  app.add_option("--warm-up", o.warm_s, "seconds of the same load before a row (0.3; CPU: 0.05)")->check(above_zero);
   app.add_option("--only", o.only, "ops or shapes whose name holds this text");
   if (!parse_flags(app, args)) return false;
   if (o.tokens % 256 != 0) fail(Exit::kUsage, "--tokens: {} is not a multiple of 256", o.tokens);
@@ -92,6 +93,7 @@ int bench_ops(const std::vector<std::string>& args) {
   if (!parse(o, args)) return 0;
   const ChosenDevice chosen = choose_device(o.device, {"bf16"});
   BenchStage stage(chosen.gpu.get());
+  if (o.warm_s == 0) o.warm_s = chosen.gpu ? 0.3 : 0.05;
   if (o.tokens == 0) o.tokens = chosen.gpu ? 16384 : 2048;
   fmt::print("device    {}\n", chosen.text);
   const double copy = copy_rate(stage);
@@ -112,7 +114,7 @@ int bench_ops(const std::vector<std::string>& args) {
       rows.push_back({{"op", c.op}, {"shape", c.shape}, {"error", error}, {"bound", c.bound}, {"failed", true}});
       continue;
     }
-    const OpRow r = measure(c, stage, o.tokens, o.seconds, copy);
+    const OpRow r = measure(c, stage, o, copy);
     fmt::print("{:<18} {:<40} {:>9.1e} {:>10.1f} {:>7} {:>8.0f} {:>7} {:>8}\n", c.op, c.shape, error, r.us,
                percent_text(r.spread), r.gb_per_s, percent_text(r.copy_share),
                r.tflops > 0 ? fmt::format("{:.1f}", r.tflops) : "");

@@ -26,6 +26,7 @@ const std::vector<Verb>& verbs() {
       {"probe", "logits, loss, gradients and AdamW steps of a model on given tokens", probe_verb},
       {"quantize", "bytes and scales of given tensors under a recipe", quantize_verb},
       {"tokenizer", "train a tokenizer; ids and text of one another; chat templates", tokenizer_verb},
+      {"bench", "ops, GEMMs, whole steps: verified, timed, held against the machine", bench_verb},
       {"doctor", "machine, libraries, GEMMs; which recipe is native or emulated here and why", doctor_verb},
   };
   return table;
