@@ -38,7 +38,9 @@ set_target_properties(mantissa_cuda PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTOR
   CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden CUDA_STANDARD 20 CUDA_RUNTIME_LIBRARY Static)
 target_include_directories(mantissa_cuda PRIVATE ${CMAKE_SOURCE_DIR}/src)
 target_include_directories(mantissa_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
-target_link_libraries(mantissa_cuda PRIVATE mantissa_tensor CUDA::cublasLt ${CMAKE_DL_LIBS})
+target_link_libraries(mantissa_cuda PRIVATE mantissa_ops CUDA::cublasLt ${CMAKE_DL_LIBS})
+# Rounds each operation as the CPU kernel does: the two agree in every bit.
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/ops/cuda/adamw.cu PROPERTIES COMPILE_OPTIONS -fmad=false)
 # fmt's compile-time format checks are the host compiler's business; nvcc's front end cannot run them.
 set(gencodes "")
 foreach(arch ${MANTISSA_CUDA_ARCHS})
