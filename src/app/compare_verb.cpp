@@ -57,6 +57,11 @@ int compare_verb(const std::vector<std::string>& given) {
   CompareRowSpec spec;
   bool head = false;
   CompareHooks hooks;
+  ChosenDevice device;
+  hooks.device = [&] {
+    device = choose_device(config.device, config.recipes(true));
+    return device.gpu.get();
+  };
   hooks.row_begins = [&](size_t index, size_t, const CompareRowSpec& row, bool done) {
     current = index;
     spec = row;
@@ -66,7 +71,7 @@ int compare_verb(const std::vector<std::string>& given) {
   hooks.started = [&](Trainer& trainer, const Dataset& data, const MachineRates& rates) {
     if (head) return;
     head = true;
-    print_machine(console, rates);
+    print_machine(console, rates, device);
     print_run(console, trainer, row_config(config, spec, 0));  // the first row of this start
     print_data(console, data, config);
     console.line(fmt::format("compare   {} rows of {} tokens, the same seed, data and order in each · {}", count,

@@ -1,5 +1,5 @@
-// doctor: what this machine and build offer: instruction sets, libraries, GEMM choice and speed, native or emulated
-// recipes.
+// doctor: what this machine and build offer: instruction sets, GPUs, libraries, GEMM choice and speed, native or
+// emulated recipes.
 #include <fmt/core.h>
 #include <zstd.h>
 
@@ -9,12 +9,15 @@
 #include "app/flags.h"
 #include "app/verbs.h"
 #include "base/machine.h"
+#include "base/text.h"
+#include "base/units.h"
 #include "base/version.h"
 #include "data/readers/parquet_module.h"
 #include "ops/gemm.h"
 #include "ops/onednn.h"
 #include "recipes/recipe.h"
 #include "report/assets.h"
+#include "train/device_config.h"
 
 namespace mantissa {
 namespace {
@@ -58,6 +61,52 @@ void print_gemm(Exec& exec, DType dtype) {
   for (const std::string& reason : choice.refused) fmt::print("                 {}\n", reason);
 }
 
+void print_state(const DeviceState& s) {
+  if (!s.absence.empty()) {
+    fmt::print("           state not known: {}\n", s.absence);
+    return;
+  }
+  fmt::print("           {} MHz, memory {} MHz · {} °C · {:.0f} of {:.0f} W · {}\n", s.sm_clock_mhz, s.memory_clock_mhz,
+             s.temperature_c, s.power_w, s.power_limit_w,
+             s.throttle.empty() ? "not throttled" : "throttled: " + s.throttle);
+}
+
+// What the GPU reaches in a product that training would ask for; the library's first choice, without a search.
+void print_gpu_rates(Device& device) {
+  const KnownGpu* known = find_gpu(device.info().name);
+  const double bf16 = measure_gpu_gemm(device, DType::kBF16) * 1e-3;
+  fmt::print(
+      "           GEMM {:.0f} TFLOP/s BF16{}, {:.1f} FP32 without TF32\n", bf16,
+      known ? fmt::format(" ({:.0f}% of the peak of {})", 100 * bf16 / known->bf16_peak_tflops, known->bf16_peak_tflops)
+            : " (no peak is known: MFU is against this)",
+      measure_gpu_gemm(device, DType::kF32) * 1e-3);
+}
+
+void print_gpus() {
+  std::string absence;
+  const int count = device_count(absence);
+  if (count == 0) fmt::print("gpu        none: {}\n", absence);
+  for (int i = 0; i < count; ++i) {
+    const ChosenDevice chosen = [i] {
+      try {
+        return choose_device({.name = fmt::format("cuda:{}", i), .search = false}, {});
+      } catch (const Error& error) {
+        if (error.code() != Exit::kUnavailable) throw;
+        return ChosenDevice{nullptr, "", error.what(), ""};
+      }
+    }();
+    fmt::print("gpu {:<6} {}\n", i, chosen.text);
+    if (!chosen.gpu) continue;
+    const DeviceInfo& info = chosen.gpu->info();
+    fmt::print(
+        "           {}, {} free · driver {} · PCI {}\n", bytes_text(static_cast<double>(info.memory_bytes)),
+        info.free_before_bytes < 0 ? "unknown how much" : bytes_text(static_cast<double>(info.free_before_bytes)),
+        info.driver.empty() ? "unknown" : info.driver, info.pci_bus_id);
+    print_state(chosen.gpu->state());
+    print_gpu_rates(*chosen.gpu);
+  }
+}
+
 void print_recipes() {
   fmt::print("recipes    {:<15} {:<9} {}\n", "", "here", "input | weight | gradient");
   for (const RecipeEntry& entry : recipe_table()) {
@@ -67,13 +116,18 @@ void print_recipes() {
   fmt::print(
       "           native: the products run in the format itself. emulated: a CPU has no FP8 or FP4 products, so codes\n"
       "           and scales are made exactly and multiplied in BF16 with FP32 sums; the speed is not the format's.\n");
+  std::vector<std::string> native, missing;
+  for (const RecipeEntry& entry : recipe_table())
+    (gpu_refusal(entry.name).empty() ? native : missing).emplace_back(entry.name);
+  fmt::print("           on a GPU: {} native; {} not in this version\n", join(native, ", "), join(missing, ", "));
 }
 
 }  // namespace
 
 int doctor_verb(const std::vector<std::string>& args) {
-  CLI::App app("What this machine and build offer: CPU, libraries, GEMMs, which recipe is native or emulated and why.",
-               "doctor");
+  CLI::App app(
+      "What this machine and build offer: CPU, GPUs, libraries, GEMMs, which recipe is native or emulated here.",
+      "doctor");
   if (!parse_flags(app, args)) return 0;
   Exec exec;
   fmt::print("mantissa {}\n", kVersion);
@@ -81,6 +135,7 @@ int doctor_verb(const std::vector<std::string>& args) {
   print_libraries();
   print_gemm(exec, DType::kBF16);
   print_gemm(exec, DType::kF32);
+  print_gpus();
   print_recipes();
   return 0;
 }

@@ -161,7 +161,7 @@ EncodeCounts evaluate_files(const EvalFlags& flags, const Tokenizer& tokenizer, 
 }
 
 void print_json(const EvalFlags& flags, const Tokenizer& tokenizer, const std::string& folder, bool full,
-                const TextLoss& r, double seconds) {
+                const ChosenDevice& device, const TextLoss& r, double seconds) {
   const Json json = {{"model", folder},
                      {"files", flags.files},
                      {"loss", finite_or_null(r.per_token())},
@@ -176,6 +176,7 @@ void print_json(const EvalFlags& flags, const Tokenizer& tokenizer, const std::s
                      {"bos", bos_text(flags, tokenizer)},
                      {"eos", flags.data.append_eos},
                      {"dtype", full ? "fp32" : "bf16"},
+                     {"device", device.name},
                      {"tokenizer", tokenizer.name()},
                      {"loss_on", flags.data.fine_tuning() ? "response" : "text"},
                      {"seconds", seconds}};
@@ -183,7 +184,9 @@ void print_json(const EvalFlags& flags, const Tokenizer& tokenizer, const std::s
 }
 
 void print_text(const EvalFlags& flags, const Tokenizer& tokenizer, const std::string& folder, bool full,
-                const ModelConfig& model, const TextLoss& r, const EncodeCounts& counts, double seconds) {
+                const ChosenDevice& device, const ModelConfig& model, const TextLoss& r, const EncodeCounts& counts,
+                double seconds) {
+  fmt::print("device    {}\n", device.text);
   fmt::print("model     {} · {} · {} weights, products with FP32 sums · tokenizer {}\n", folder, model.arch,
              full ? "FP32" : "BF16", tokenizer.name());
   fmt::print("windows   context {} · stride {} · BOS {} · EOS {} · {} windows in {} batches\n", flags.context,
@@ -223,18 +226,24 @@ int eval_verb(const std::vector<std::string>& args) {
   PrecisionConfig precision;
   precision.recipe = full ? "fp32" : "bf16";
   precision.weights = full ? "fp32" : "bf16";
+  const ChosenDevice device = flags.model.open_device();
+  const int64_t tokens = evaluation_tokens(flags.context);
   Engine engine(model, precision,
-                {.tokens = evaluation_tokens(flags.context),
+                {.tokens = tokens,
                  .sequence_length = flags.context,
                  .recompute = Recompute::kBlock,
-                 .training = false});
-  check_memory(engine.plan().total(), "eval");
+                 .training = false,
+                 .device = device.gpu.get(),
+                 .gpu = device.gpu != nullptr,
+                 .max_segments = evaluation_segments(flags.context)});
+  check_memory(engine.plan().total(), "eval", device.gpu.get());
   engine.build();
   engine.load(folder);
 
   catch_stop_signals();
   Console progress(!is_terminal(stderr), stderr);
-  TextEvaluator evaluator(engine, tokenizer, flags.context, flags.stride);
+  TextEvaluator evaluator(engine, tokenizer, flags.context, flags.stride,
+                          device.gpu ? evaluation_segments(flags.context) : INT64_MAX);
   const auto begin = std::chrono::steady_clock::now();
   const EncodeCounts counts = evaluate_files(flags, tokenizer, evaluator, progress);
   const TextLoss& result = evaluator.finish();
@@ -242,9 +251,9 @@ int eval_verb(const std::vector<std::string>& args) {
   if (result.tokens == 0)
     fail(Exit::kInput, "{}: no token to predict in {} documents", join(flags.files, ", "), result.documents);
   if (flags.json)
-    print_json(flags, tokenizer, folder, full, result, seconds);
+    print_json(flags, tokenizer, folder, full, device, result, seconds);
   else
-    print_text(flags, tokenizer, folder, full, model, result, counts, seconds);
+    print_text(flags, tokenizer, folder, full, device, model, result, counts, seconds);
   return 0;
 }
 

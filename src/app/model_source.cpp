@@ -17,8 +17,17 @@ void ModelSource::add_flags(CLI::App& app) {
   app.add_option("--dtype", dtype, "of weights and products; auto: fp32 where config.json says float32")
       ->check(CLI::IsMember({"auto", "fp32", "bf16"}))
       ->capture_default_str();
+  add_device_flags(app, device);
   app.add_option("--tokenizer", tokenizer, "bytes, or a folder or file with a tokenizer.json; default: the model's");
 }
+
+void add_device_flags(CLI::App& app, DeviceConfig& device) {
+  app.add_option("--device", device.name, "auto (a GPU where there is one), cpu, cuda or cuda:N")
+      ->capture_default_str();
+  app.add_flag("--deterministic", device.deterministic, "GPU: the same bits in every run");
+}
+
+ChosenDevice ModelSource::open_device() const { return choose_device(device, {}, "--device"); }
 
 std::string ModelSource::folder() const { return find_model_folder(path); }
 
@@ -44,11 +53,12 @@ Tokenizer ModelSource::open_tokenizer(const std::string& folder, const ModelConf
   return opened;
 }
 
-void check_memory(int64_t bytes, const char* verb) {
-  const int64_t device = machine().memory_bytes;
-  if (static_cast<double>(bytes) > kPlannedShare * static_cast<double>(device))
-    fail(Exit::kMemory, "{}: needs {}, the machine has {}; --dtype bf16 or a shorter context takes less", verb,
-         bytes_text(static_cast<double>(bytes)), bytes_text(static_cast<double>(device)));
+void check_memory(int64_t bytes, const char* verb, Device* gpu) {
+  const int64_t has = gpu ? target_of(*gpu, 0).bytes : machine().memory_bytes;
+  if (gpu) bytes += kGpuContextBytes;
+  if (static_cast<double>(bytes) > (gpu ? kPlannedGpuShare : kPlannedShare) * static_cast<double>(has))
+    fail(Exit::kMemory, "{}: needs {}, the {} has {}; --dtype bf16 or a shorter context takes less", verb,
+         bytes_text(static_cast<double>(bytes)), gpu ? "GPU" : "machine", bytes_text(static_cast<double>(has)));
 }
 
 }  // namespace mantissa

@@ -7,24 +7,32 @@
 
 #include "data/tokenizer/tokenizer.h"
 #include "model/hf_checkpoint.h"
+#include "train/device_config.h"
 
 namespace mantissa {
 
 struct ModelSource {
   std::string path;            // MODEL: a Hugging Face folder or a finished run
   std::string dtype = "auto";  // of weights and products: fp32, bf16; auto: fp32 where config.json says float32
-  std::string tokenizer;       // "": the folder's tokenizer.json; without one bytes where the vocabulary is 256
+  DeviceConfig device;
+  std::string tokenizer;  // "": the folder's tokenizer.json; without one bytes where the vocabulary is 256
 
   void add_flags(CLI::App& app);
 
   // After parsing. Each throws Exit::kInput for what is not there or not readable.
   std::string folder() const;
   bool full_precision(const std::string& folder) const;  // computes in FP32
+  // As --device says; Exit::kUnavailable.
+  ChosenDevice open_device() const;
   // Exit::kUsage when its ids do not fit the model's vocabulary.
   Tokenizer open_tokenizer(const std::string& folder, const ModelConfig& model) const;
 };
 
-// Throws Exit::kMemory when `bytes` exceed what a run may take of this machine; `verb` begins the message.
-void check_memory(int64_t bytes, const char* verb);
+// --device and --deterministic.
+void add_device_flags(CLI::App& app, DeviceConfig& device);
+
+// Throws Exit::kMemory when `bytes` exceed what a run may take of the GPU, or of this machine where that is null;
+// `verb` begins the message.
+void check_memory(int64_t bytes, const char* verb, Device* gpu);
 
 }  // namespace mantissa

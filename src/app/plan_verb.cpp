@@ -1,4 +1,5 @@
 // mantissa plan CONFIG: what a run takes, before it is started.
+#include <algorithm>
 #include <cmath>
 
 #include "app/flags.h"
@@ -21,6 +22,7 @@ std::string positive(const std::string& text) {
 
 struct PlanOptions {
   std::string path;
+  std::string device;  // a key of known_gpus()
   double tokens_per_s = 0, mfu = 0, peak_tflops = 0, memory_gib = 0;
   int64_t ranks = 1;
 };
@@ -30,12 +32,48 @@ struct DataFacts {
   int64_t tokens = 0;  // 0: not known, and train.steps or train.tokens give the run's length
   double segment_length = 0;
   std::string source;
+  int64_t row_segments = 0;  // documents of a row at most; 0: not known
 };
+
+// What the memory is planned for, and in words what was assumed.
+struct PlannedDevice {
+  PlanTarget target;
+  std::string text;
+  ChosenDevice here;  // keeps the GPU of this machine open
+};
+
+PlannedDevice device_of(const PlanOptions& o, const TrainConfig& c) {
+  PlannedDevice planned;
+  PlanTarget& target = planned.target;
+  const auto stated = static_cast<int64_t>(o.memory_gib * (1 << 30));
+  const auto size = [&] { return bytes_text(static_cast<double>(target.bytes)); };
+  if (!o.device.empty()) {
+    const auto& gpus = known_gpus();
+    const auto gpu = std::find_if(gpus.begin(), gpus.end(), [&](const KnownGpu& g) { return g.key == o.device; });
+    target = {.bytes = stated > 0 ? stated : gpu->memory_bytes, .gpu = true};
+    planned.text =
+        fmt::format("{}, assumed: {} free, dense BF16 peak {} TFLOP/s", gpu->name, size(), gpu->bf16_peak_tflops);
+  } else if (stated > 0) {
+    target = {.bytes = stated, .gpu = c.device.wants_gpu()};
+    planned.text = fmt::format("{} with {} free, assumed", target.gpu ? "a GPU" : "cpu: a machine", size());
+  } else {
+    try {
+      planned.here = choose_device(c.device, c.recipes(false));
+    } catch (const Error& error) {
+      if (error.code() != Exit::kUnavailable) throw;
+      fail(Exit::kUnavailable, "{}; --device or --memory-gib plans without it", error.what());
+    }
+    planned.text = planned.here.text;
+    target = planned.here.gpu ? target_of(*planned.here.gpu, 0) : PlanTarget{.bytes = machine().memory_bytes};
+  }
+  return planned;
+}
 
 DataFacts facts_of(const TrainConfig& c) {
   if (!c.data.train.empty() && exists(c.data.train)) {
     const Dataset data = Dataset::load(c.data, static_cast<uint64_t>(c.run.seed));
-    return {data.tokens(Split::kTrain), data.report().train.segment_length, c.data.train};
+    return {data.tokens(Split::kTrain), data.report().train.segment_length, c.data.train,
+            std::max(data.report().train.most_segments, data.report().validation.most_segments)};
   }
   if (c.data_tokens > 0)
     return {c.data_tokens, static_cast<double>(c.data.sequence_length), "data.tokens of the config"};
@@ -78,31 +116,35 @@ void print_curve(const TrainConfig& c, int64_t steps) {
 }
 
 // The ledger of one device, or why the run does not fit and what would. With `required` that is an error.
-void print_memory(TrainConfig c, int64_t ranks, int64_t device, bool required) {
+void print_memory(TrainConfig c, int64_t ranks, const PlanTarget& target, bool required) {
   if (c.rows_per_step() % ranks != 0)
     fail(Exit::kUsage, "--ranks: {} devices do not divide the {} rows of a step", ranks, c.rows_per_step());
   c.batch.tokens /= ranks;
   try {
-    const MemoryPlan plan = plan_memory(c, device);
+    const MemoryPlan plan = plan_memory(c, target);
     fmt::print("memory    micro-batch {} rows x {} accumulation{}\n", plan.micro_rows, plan.accumulation,
                ranks > 1 ? fmt::format(" on each of {} devices", ranks) : "");
     for (const auto& [purpose, bytes] : plan.ledger.rows())
       fmt::print("  {:<26} {:>12}\n", purpose, bytes_text(static_cast<double>(bytes)));
     fmt::print("  {:<26} {:>12} of {} ({:.1f}%)\n", "total", bytes_text(static_cast<double>(plan.ledger.total())),
-               bytes_text(static_cast<double>(device)), plan.percent());
+               bytes_text(static_cast<double>(target.bytes)), plan.percent());
   } catch (const Error& error) {
     if (error.code() != Exit::kMemory || required) throw;
-    fmt::print("memory    does not fit this machine; --memory-gib plans for another. {}\n", error.what());
+    fmt::print("memory    does not fit this {}; --device or --memory-gib plans for another. {}\n",
+               target.gpu ? "GPU" : "machine", error.what());
   }
 }
 
 void print_time(const PlanOptions& o, const FlopsPerToken& f, double tokens) {
-  double rate = o.tokens_per_s;
+  double rate = o.tokens_per_s, peak = o.peak_tflops;
   std::string from = "stated";
+  for (const KnownGpu& gpu : known_gpus())
+    if (peak == 0 && o.device == gpu.key) peak = gpu.bf16_peak_tflops;
   if (rate == 0 && o.mfu > 0) {
-    if (o.peak_tflops == 0) fail(Exit::kUsage, "--mfu needs --peak-tflops (H100 and H200 989.5, B200 2250, A100 312)");
-    rate = o.mfu * o.peak_tflops * 1e12 * static_cast<double>(o.ranks) / f.mfu;
-    from = fmt::format("{} of {} x {} TFLOP/s", percent_text(o.mfu), o.ranks, o.peak_tflops);
+    if (peak == 0)
+      fail(Exit::kUsage, "--mfu needs --device or --peak-tflops (H100 and H200 989.5, B200 2250, A100 312)");
+    rate = o.mfu * peak * 1e12 * static_cast<double>(o.ranks) / f.mfu;
+    from = fmt::format("{} of {} x {} TFLOP/s", percent_text(o.mfu), o.ranks, peak);
   }
   if (rate == 0) {
     fmt::print("time      give --tokens-per-s, or --mfu and --peak-tflops\n");
@@ -125,12 +167,17 @@ int plan_verb(const std::vector<std::string>& given) {
       ->check(positive);
   app.add_option("--mfu", o.mfu, "speed for the time as a share of --peak-tflops")->check(positive);
   app.add_option("--peak-tflops", o.peak_tflops, "dense BF16 peak of the device")->check(positive);
-  app.add_option("--memory-gib", o.memory_gib, "memory of the device; default: this machine's")->check(positive);
+  std::vector<std::string> gpus;
+  for (const KnownGpu& gpu : known_gpus()) gpus.emplace_back(gpu.key);
+  app.add_option("--device", o.device, "plan for this GPU, which need not be there")->check(CLI::IsMember(gpus));
+  app.add_option("--memory-gib", o.memory_gib, "memory of the device; default: that of --device or of this machine")
+      ->check(positive);
   app.add_option("--ranks", o.ranks, "devices that share the rows of a step, each with the whole model")
       ->check(CLI::Range(1, 1 << 16));
   if (!parse_flags(app, args)) return 0;
   const TrainConfig c = read_train_config(o.path, overrides, {.planning = true});
   c.refuse_unread(true);  // the config of a run or of a comparison
+  PlannedDevice device = device_of(o, c);
   const DataFacts data = facts_of(c);
   const int64_t steps = c.steps(data.tokens);
   c.schedule.validate(steps);
@@ -139,6 +186,7 @@ int plan_verb(const std::vector<std::string>& given) {
   const FlopsPerToken f =
       flops_per_token(c.model, c.data.sequence_length, data.segment_length, parse_recompute(c.train.recompute));
 
+  fmt::print("device    {}\n", device.text);
   fmt::print("model     {} · {} parameters ({})\n", c.model.arch, grouped(count_parameters(c.model)),
              count_text(parameters));
   fmt::print("data      {} tokens a pass ({}) · mean attended segment {:.0f} of {}\n", grouped(data.tokens),
@@ -150,8 +198,8 @@ int plan_verb(const std::vector<std::string>& given) {
   fmt::print("total     {:.3e} FLOP by mfu\n", f.mfu * tokens);
   print_curve(c, steps);
   print_time(o, f, tokens);
-  const bool stated = o.memory_gib > 0;
-  print_memory(c, o.ranks, stated ? static_cast<int64_t>(o.memory_gib * (1 << 30)) : machine().memory_bytes, stated);
+  device.target.row_segments = data.row_segments;
+  print_memory(c, o.ranks, device.target, !o.device.empty() || o.memory_gib > 0);
   return 0;
 }
 

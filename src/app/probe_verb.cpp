@@ -4,6 +4,7 @@
 #include <list>
 
 #include "app/flags.h"
+#include "app/model_source.h"
 #include "app/verbs.h"
 #include "base/safetensors.h"
 #include "train/engine.h"
@@ -12,7 +13,8 @@ namespace mantissa {
 namespace {
 
 struct ProbeOptions {
-  std::string folder, input, output, device = "cpu";
+  std::string folder, input, output;
+  DeviceConfig device{.name = "cpu"};
   PrecisionConfig precision;
   int64_t adamw_steps = 0;
   AdamwSettings adamw;
@@ -127,7 +129,7 @@ bool parse(ProbeOptions& o, std::vector<std::string> args) {
   app.add_option("--input", o.input, "safetensors: input_ids I64 [B,T]; labels I64 [B,T]; document_lengths I64 [n]")
       ->required();
   app.add_option("--output", o.output, "safetensors to write")->required();
-  app.add_option("--device", o.device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str();
+  add_device_flags(app, o.device);
   app.add_option("--recipe", o.precision.recipe, "precision of the linear layers")->capture_default_str();
   app.add_option("--scope", o.precision.scope, "layers that the recipe takes")
       ->check(CLI::IsMember({"linear", "linear+logits", "linear+logits+norm"}))
@@ -148,8 +150,6 @@ bool parse(ProbeOptions& o, std::vector<std::string> args) {
   o.adamw.beta1 = betas[0], o.adamw.beta2 = betas[1];
   o.precision.validate();
   refuse_unread_options(o.precision.options, {&find_recipe(o.precision.recipe)});
-  if (o.device == "cuda")
-    fail(Exit::kUnavailable, "--device cuda: this build has no CUDA backend; cpu runs everything");
   return true;
 }
 
@@ -162,7 +162,14 @@ int probe_verb(const std::vector<std::string>& args) {
   const ProbeInput in = read_input(o.input, model.vocab_size);
   if (o.adamw_steps > 0 && !in.labelled) fail(Exit::kUsage, "--adamw-steps: {} has no labels", o.input);
   const int64_t tokens = in.rows * in.length;
-  Engine engine(model, o.precision, {.tokens = tokens, .sequence_length = in.longest, .training = in.labelled});
+  const ChosenDevice device = choose_device(o.device, {o.precision.recipe}, "--device");
+  Engine engine(model, o.precision,
+                {.tokens = tokens,
+                 .sequence_length = in.longest,
+                 .training = in.labelled,
+                 .device = device.gpu.get(),
+                 .gpu = device.gpu != nullptr,
+                 .max_segments = static_cast<int64_t>(in.segments.size()) - 1});
   engine.build();
   engine.load(o.folder);
 
@@ -196,6 +203,7 @@ int probe_verb(const std::vector<std::string>& args) {
     }
   }
   out.write(o.output);
+  fmt::print("device {}\n", device.text);
   fmt::print("{} · {} -> {}\n", o.precision.recipe, summary, o.output);
   return 0;
 }

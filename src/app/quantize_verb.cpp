@@ -152,7 +152,8 @@ int quantize_verb(const std::vector<std::string>& args) {
   const float scale = flags.scale.empty() ? 1.0f : parse_scale(flags.scale);
   if (flags.device == "cuda")
     fail(Exit::kUnavailable,
-         "quantize: --device cuda, but this build has no CUDA backend; --device cpu writes the same bytes");
+         "quantize: --device cuda, but formats are computed on the CPU in this version; --device cpu writes the same "
+         "bytes");
 
   const safetensors::Reader file = safetensors::Reader::open(flags.input);
   if (file.tensors().empty()) fail(Exit::kInput, "{}: holds no tensor", flags.input);

@@ -1,6 +1,12 @@
 #include "app/run_console.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/machine.h"
 #include "base/parallel.h"
@@ -10,11 +16,36 @@
 
 namespace mantissa {
 
-void print_machine(Console& console, const MachineRates& rates) {
+double process_seconds() {
+  // /proc/self/stat, field 22: start in clock ticks after boot; the name in field 2 may hold anything but ends the last
+  // parenthesis (proc(5)).
+  std::ifstream stat("/proc/self/stat");
+  std::string line, field;
+  double start = 0;
+  timespec now{};
+  if (!std::getline(stat, line) || clock_gettime(CLOCK_BOOTTIME, &now) != 0) return 0;
+  std::istringstream fields(line.substr(line.rfind(')') + 1));
+  for (int i = 3; i < 22; ++i) fields >> field;
+  fields >> start;
+  const double up = static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  return std::max(0.0, up - start / static_cast<double>(sysconf(_SC_CLK_TCK)));
+}
+
+void print_machine(Console& console, const MachineRates& rates, const ChosenDevice& device) {
   const Machine m = machine();
-  console.line(fmt::format("mantissa {} ({}) · {} · {} threads · {} · GEMM {:.0f} GFLOP/s BF16, {:.0f} FP32 (measured)",
-                           kVersion, commit(), m.cpu.empty() ? "CPU" : m.cpu, max_threads(), name_of(detect_isa()),
-                           rates.bf16_gflops, rates.f32_gflops));
+  std::string line = fmt::format("mantissa {} ({}) · {} · {} threads", kVersion, commit(),
+                                 m.cpu.empty() ? "CPU" : m.cpu, max_threads());
+  if (!device.gpu)
+    line += fmt::format(" · {} · GEMM {:.0f} GFLOP/s BF16, {:.0f} FP32 (measured)", name_of(detect_isa()),
+                        rates.bf16_gflops, rates.f32_gflops);
+  console.line(line);
+  console.line("device    " + device.text);
+  if (!device.note.empty()) console.line("          " + device.note);
+}
+
+std::string mfu_text(double mfu, const MachineRates& rates, const ChosenDevice& device) {
+  if (!device.gpu) return fmt::format("mfu {} of the measured GEMM rate", percent_text(mfu));
+  return fmt::format("mfu {} of {:.1f} TFLOP/s ({})", percent_text(mfu), rates.bf16_gflops * 1e-3, rates.method);
 }
 
 void print_data(Console& console, const Dataset& data, const TrainConfig& config) {
@@ -59,9 +90,11 @@ void print_run(Console& console, Trainer& trainer, const TrainConfig& config) {
 std::string step_line(const StepReport& r) {
   const double share = static_cast<double>(r.step) / static_cast<double>(r.steps);
   const double left = r.seconds / static_cast<double>(r.step) * static_cast<double>(r.steps - r.step);
-  return fmt::format("step {:>5}/{} {} | loss {:.4f} | grad {:.2f} | lr {:.1e} | {} tok/s | mfu {} | eta {}", r.step,
+  const std::string memory =
+      r.memory_bytes > 0 ? fmt::format(" | {}", bytes_text(static_cast<double>(r.memory_bytes))) : "";
+  return fmt::format("step {:>5}/{} {} | loss {:.4f} | grad {:.2f} | lr {:.1e} | {} tok/s | mfu {}{} | eta {}", r.step,
                      r.steps, percent_text(share), r.loss, r.grad_norm, r.lr,
-                     grouped(static_cast<int64_t>(r.tokens_per_s)), percent_text(r.mfu), duration_text(left));
+                     grouped(static_cast<int64_t>(r.tokens_per_s)), percent_text(r.mfu), memory, duration_text(left));
 }
 
 std::string sample_line(const SampleReport& r) {

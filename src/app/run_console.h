@@ -9,7 +9,11 @@
 
 namespace mantissa {
 
-void print_machine(Console& console, const MachineRates& rates);
+// Seconds since this process began, as the system counts them.
+double process_seconds();
+
+// `device`: what choose_device() took.
+void print_machine(Console& console, const MachineRates& rates, const ChosenDevice& device);
 void print_data(Console& console, const Dataset& data, const TrainConfig& config);
 void print_run(Console& console, Trainer& trainer, const TrainConfig& config);
 
@@ -17,5 +21,7 @@ void print_run(Console& console, Trainer& trainer, const TrainConfig& config);
 std::string step_line(const StepReport& report);
 // "sample at step 120 | "ROMEO:" -> " I am ...", control characters escaped as in JSON.
 std::string sample_line(const SampleReport& report);
+// "mfu 52.1% of 989.5 TFLOP/s (...)", or of a CPU "mfu 52.1% of the measured GEMM rate".
+std::string mfu_text(double mfu, const MachineRates& rates, const ChosenDevice& device);
 
 }  // namespace mantissa

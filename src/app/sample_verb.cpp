@@ -156,16 +156,20 @@ int sample_verb(const std::vector<std::string>& args) {
                prompt + room);
 
   const bool full = flags.model.full_precision(folder);
-  ParamStore params(find_arch(model.arch).params(model),
-                    {.weights = full ? WeightMode::kF32 : WeightMode::kBF16, .training = false});
   const int64_t context = prompt + request.max_new_tokens;
+  const ChosenDevice device = flags.model.open_device();
+  Device* const gpu = device.gpu.get();
+  ParamStore params(find_arch(model.arch).params(model), {.weights = full ? WeightMode::kF32 : WeightMode::kBF16,
+                                                          .training = false,
+                                                          .device = gpu,
+                                                          .gpu = gpu != nullptr});
   check_memory(Arena::measure([&](Arena& a) { params.allocate(a); }).total() +
                    Generator::plan(model, params.compute_dtype(), context).total(),
-               "sample");
+               "sample", gpu);
   Arena arena;
-  arena.build([&](Arena& a) { params.allocate(a); });
+  arena.build([&](Arena& a) { params.allocate(a); }, gpu);
   load_hf_weights(folder, model, params);
-  Exec exec;
+  Exec exec = gpu ? Exec(*gpu) : Exec();
   Generator generator(exec, model, params, context);
 
   const bool terminal = is_terminal(stdout);
@@ -185,6 +189,7 @@ int sample_verb(const std::vector<std::string>& args) {
   }
   fmt::print(stderr, "{} · {} · {} weights, products with FP32 sums · tokenizer {}{}\n", folder, model.arch,
              full ? "FP32" : "BF16", tokenizer.name(), chat_name.empty() ? "" : " · chat template " + chat_name);
+  fmt::print(stderr, "device {}\n", device.text);
   return 0;
 }
 

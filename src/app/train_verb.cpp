@@ -53,16 +53,27 @@ int train_verb(const std::vector<std::string>& given) {
     return 0;
   }
   catch_stop_signals();
+  const ChosenDevice device = choose_device(config.device, config.recipes(false));
   ReadProgress progress(console);
   const Dataset data =
       Dataset::load(config.data, static_cast<uint64_t>(config.run.seed), {.progress = progress.hook()});
-  Trainer(config, data, {1, 1});  // checked before the rates are measured
-  const MachineRates rates = measure_rates();
-  Trainer trainer(config, data, rates);
-  print_machine(console, rates);
+  Trainer(config, data, {1, 1}, device.gpu.get());  // checked before the rates are measured
+  const MachineRates rates = measure_rates(device.gpu.get());
+  Trainer trainer(config, data, rates, device.gpu.get());
+  print_machine(console, rates, device);
   print_run(console, trainer, config);
   print_data(console, data, config);
-  const TrainHooks hooks{.step = [&](const StepReport& r) { console.status(step_line(r)); },
+  const TrainHooks hooks{.clock = process_seconds,
+                         .started =
+                             [&](double seconds) {
+                               if (device.gpu)
+                                 console.line(fmt::format("started   {:.1f} s: weights, plans, graphs", seconds));
+                             },
+                         .stepped =
+                             [&](double seconds) {
+                               if (device.gpu) console.line(fmt::format("          {:.1f} s: the first step", seconds));
+                             },
+                         .step = [&](const StepReport& r) { console.status(step_line(r)); },
                          .evaluation =
                              [&](const EvalReport& r) {
                                console.line(fmt::format("eval at step {}: loss {:.4f}, perplexity {:.2f}", r.step,
@@ -74,10 +85,13 @@ int train_verb(const std::vector<std::string>& given) {
   const RunResult result = trainer.run(folder, hooks);
   console.end_status();
   report::write_report({folder}, join_path(folder, "report.html"));
-  console.line(fmt::format(
-      "done      loss {:.4f} (mean of the last tenth) · eval {:.4f} · {} tok/s · mfu {} of the measured GEMM rate · {}",
-      result.loss, result.eval_loss, grouped(static_cast<int64_t>(result.tokens_per_s)), percent_text(result.mfu),
-      duration_text(result.seconds)));
+  console.line(fmt::format("done      loss {:.4f} (mean of the last tenth) · eval {:.4f} · {} tok/s · {} · {}",
+                           result.loss, result.eval_loss, grouped(static_cast<int64_t>(result.tokens_per_s)),
+                           mfu_text(result.mfu, rates, device), duration_text(result.seconds)));
+  if (device.gpu)
+    console.line(fmt::format("memory    {} planned · {} measured at the most",
+                             bytes_text(static_cast<double>(result.memory_planned_bytes)),
+                             bytes_text(static_cast<double>(result.memory_measured_bytes))));
   if (!result.model.empty()) console.line(fmt::format("weights   {}", result.model));
   console.line(fmt::format("report    {}", join_path(folder, "report.html")));
   console.flush();

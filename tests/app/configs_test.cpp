@@ -74,6 +74,35 @@ TEST(ConfigFigures, AgreeWithTheReferenceSystems) {
   EXPECT_NE(planned("gpt2/fineweb_edu_fp8.yaml", "model ").find("124,439,808"), std::string::npos);
 }
 
+// A GPU that is planned for need not be there.
+TEST(ConfigFigures, AGpuThatIsNotThere) {
+  const std::string path = (fs::path(MANTISSA_SOURCE_DIR) / "configs" / "gpu" / "qwen3-1.7b-4096.yaml").string();
+  const VerbResult r = run_verb({"plan", path, "--device=h200", "--mfu=0.5"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  for (const char* part : {"device    NVIDIA H200, assumed: 139.0 GiB free, dense BF16 peak 989.5 TFLOP/s",
+                           "micro-batch 8 rows x 2 accumulation", "context and libraries", "50.0% of 1 x 989.5"})
+    EXPECT_NE(r.out.find(part), std::string::npos) << part << "\n" << r.out;
+  // The memory of another board.
+  EXPECT_NE(run_verb({"plan", path, "--device=h100"}).out.find("of 79.0 GiB"), std::string::npos);
+  EXPECT_NE(run_verb({"plan", path, "--device=h100", "--memory-gib=60"}).out.find("of 60.0 GiB"), std::string::npos);
+  EXPECT_NE(run_verb({"plan", path, "--device=h300"}).err.find("h200"), std::string::npos);
+}
+
+// What the targets say: full fine-tuning at 1024 with block recompute.
+TEST(ConfigFigures, FineTunesFitOneGpu) {
+  const auto total = [](const std::string& config, const char* device, const std::string& more) {
+    const std::string path = (fs::path(MANTISSA_SOURCE_DIR) / "configs" / "gpu" / config).string();
+    return run_verb({"plan", path, std::string("--device=") + device, more});
+  };
+  for (const char* state : {"8bit", "bf16"})
+    for (const char* config : {"llama3.1-8b-finetune.yaml", "qwen2.5-14b-finetune.yaml"}) {
+      const bool small = std::string(config).starts_with("llama");
+      const VerbResult r = total(config, small ? "h100" : "h200", std::string("--optimizer.state=") + state);
+      EXPECT_EQ(r.code, 0) << config << " " << state << "\n" << r.err;
+    }
+  EXPECT_EQ(total("qwen2.5-14b-finetune.yaml", "h100", "--optimizer.state=8bit").code, static_cast<int>(Exit::kMemory));
+}
+
 // The reference's own example warms up for 2,000 of 1,760 steps.
 TEST(ConfigFigures, AScheduleThatCannotFitIsRefusedByName) {
   const std::string path = (fs::path(MANTISSA_SOURCE_DIR) / "configs" / "gpt2" / "fineweb_edu_fp8.yaml").string();

@@ -37,7 +37,7 @@ double loss_of(const std::string& model, const std::string& text) {
 class Eval : public testing::VerbTest {
  protected:
   VerbResult eval(const std::string& model, const std::string& file, std::vector<std::string> more = {}) const {
-    std::vector<std::string> args = {"eval", model, file};
+    std::vector<std::string> args = {"eval", model, file, "--device=cpu"};
     args.insert(args.end(), more.begin(), more.end());
     return run_verb(args);
   }

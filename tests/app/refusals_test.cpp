@@ -42,7 +42,7 @@ TEST_F(Refusals, KeysAndTypes) {
 
 TEST_F(Refusals, LineOfTheFile) {
   const std::string path = write_config(config() + "optimiser: {lr: 1}\n");
-  expect_refused(run_verb({"train", path}), Exit::kUsage, {"c.yaml:18", "optimiser", "did you mean optimizer?"});
+  expect_refused(run_verb({"train", path}), Exit::kUsage, {"c.yaml:19", "optimiser", "did you mean optimizer?"});
   expect_refused(run_verb({"train", write_config("run: [1, 2\n")}), Exit::kUsage, {"c.yaml"});
 }
 

@@ -14,7 +14,7 @@ const std::string kGolden = std::string(MANTISSA_SOURCE_DIR) + "/tests/golden/";
 class Sample : public testing::VerbTest {
  protected:
   static VerbResult sample(const std::string& model, std::vector<std::string> more) {
-    std::vector<std::string> args = {"sample", model};
+    std::vector<std::string> args = {"sample", model, "--device=cpu"};
     args.insert(args.end(), more.begin(), more.end());
     return run_verb(args);
   }

@@ -54,6 +54,7 @@ class VerbTest : public ::testing::Test {
   std::string config() const {
     return "run: {name: t, dir: " + (folder / "run") +
            ", seed: 5}\n"
+           "device: {name: cpu}\n"
            "model:\n"
            "  arch: qwen3\n  vocab_size: 256\n  hidden_size: 128\n  intermediate_size: 128\n  num_hidden_layers: 1\n"
            "  num_attention_heads: 2\n  num_key_value_heads: 1\n  head_dim: 64\n  tie_word_embeddings: true\n"
