@@ -77,5 +77,29 @@ TEST_F(GpuParams, FoldersReadAndWriteAsOnTheCpu) {
   }
 }
 
+// More than one piece on the way, in the folder's layout and transposed.
+TEST_F(GpuParams, LargePartsAreLoadedInPieces) {
+  const int64_t rows = 3001, cols = 2048;
+  const std::vector<float> values = random_values(rows * cols, 5, 1, false);
+  for (const bool transposed : {false, true}) {
+    const ParamSpec spec{"x", {rows + 1, cols}, {{"x", 1, rows, transposed}}};
+    const safetensors::View view{"F32",
+                                 transposed ? std::vector<int64_t>{cols, rows} : std::vector<int64_t>{rows, cols},
+                                 std::as_bytes(std::span(values))};
+    for (const WeightMode mode : kModes) {
+      ParamStore gpu({spec}, {.weights = mode, .training = false, .device = &device(), .gpu = true});
+      ParamStore cpu({spec}, {.weights = mode, .training = false});
+      Arena on_gpu, on_cpu;
+      on_gpu.build([&](Arena& a) { gpu.allocate(a); }, &device());
+      on_cpu.build([&](Arena& a) { cpu.allocate(a); });
+      const hf::Match match{.param = 0, .spec = &spec, .part = &spec.hf[0], .view = &view, .name = "x"};
+      hf::load_match(match, gpu, DType::kF32);
+      hf::load_match(match, cpu, DType::kF32);
+      expect_same(gpu, cpu);
+      EXPECT_EQ(hf::holds_match(match, gpu, DType::kF32), hf::holds_match(match, cpu, DType::kF32));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mantissa
