@@ -21,13 +21,21 @@ struct AdamwStep {
 int64_t adamw(Exec& exec, Tensor param, Tensor copy, ConstTensor grad, Tensor m, Tensor v, const AdamwStep& step,
               bool stochastic, uint32_t tensor_id);
 
+// A step's numbers as every kernel takes them: computed in double, rounded once.
+struct AdamwFactors {
+  float decay;  // lr * weight_decay
+  float beta1, one_minus_beta1, beta2, one_minus_beta2;
+  float step_size, sqrt_correction2, eps;  // lr / (1 - beta1^t), sqrt(1 - beta2^t)
+  explicit AdamwFactors(const AdamwStep& step);
+};
+
 // One parameter of an update; all of it in exec's memory.
 struct AdamwParam {
   Tensor param;             // F32 master or BF16 weight
   Tensor copy;              // optional BF16 compute copy, rounded to nearest
   ConstTensor grad;         // F32 or BF16
-  Tensor m, v;              // F32, BF16 or U8 (8-bit codes, docs/training.md)
-  Tensor m_scale, v_scale;  // with U8: [ceil(n / kMomentBlock)] f32
+  Tensor m, v;              // F32, BF16 or U8 (8-bit codes, docs/optimizer.md)
+  Tensor m_scale, v_scale;  // with U8: [ceil(n / kMomentBlock)] f32; all zeros is the state before the first step
   bool decays = true;
   uint32_t id = 0;  // of the random stream
 };
@@ -42,9 +50,10 @@ struct AdamwOutcome {
 // Gradient norm over all parameters (double, one fixed order), clipping (torch.nn.utils.clip_grad_norm_: grads are
 // scaled by min(1, max_norm / (norm + 1e-6)); max_norm 0: off), then adamw() on each; step.grad_scale multiplies what
 // clipping gives, step.weight_decay enters where the parameter decays. Where the norm is not finite nothing moves.
-// `outcome`, in exec's memory, is overwritten; no host read happens.
+// `outcome`, in exec's memory, is overwritten; no host read happens. On a GPU the squares are summed in FP32 over eight
+// elements, then in double; the rows of `params` are copied in, so the call is not to be captured.
 void adamw_update(Exec& exec, AdamwOutcome* outcome, std::span<const AdamwParam> params, const AdamwStep& step,
-                  float max_norm, bool stochastic);
+                  double max_norm, bool stochastic);
 // GPU scratch that adamw_update takes at most.
 int64_t adamw_scratch_bytes(std::span<const AdamwParam> params);
 

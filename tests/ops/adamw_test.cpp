@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "numerics/moment8.h"
+#include "ops/elementwise.h"
 #include "tests/ops/op_values.h"
 
 namespace mantissa {
@@ -214,6 +217,122 @@ TEST(Adamw, BitsDoNotDependOnThreads) {
   const Problem one = run(1), two = run(2), again = run(2);
   for (const Problem* p : {&two, &again})
     EXPECT_TRUE(one.param == p->param && one.copy == p->copy && one.m == p->m && one.v == p->v);
+}
+
+// Several parameters, each with its own decay and random stream.
+struct Update {
+  std::vector<Problem> problems;
+  std::vector<AdamwParam> params;
+
+  explicit Update(DType param) {
+    for (const int64_t n : {5, 1000, 20001}) problems.emplace_back(param, DType::kF32, DType::kF32, n);
+    for (Problem& p : problems) {
+      const auto id = static_cast<uint32_t>(params.size());
+      params.push_back({.param = p.param,
+                        .copy = p.copy,
+                        .grad = p.grad,
+                        .m = p.m,
+                        .v = p.v,
+                        .m_scale = {},
+                        .v_scale = {},
+                        .decays = id != 1,
+                        .id = id});
+    }
+  }
+};
+
+TEST(AdamwUpdate, IsNormClippingAndAdamwOfEach) {
+  for (const bool stochastic : {false, true})
+    for (const double max_norm : {0.0, 0.5, 1e9}) {
+      Exec exec;
+      exec.seed = 3, exec.step = 4;
+      const DType dtype = stochastic ? DType::kBF16 : DType::kF32;
+      Update together(dtype), apart(dtype);
+      AdamwOutcome outcome{.grad_norm = -1, .unmoved = -1};
+      adamw_update(exec, &outcome, together.params, kStep, max_norm, stochastic);
+      double sum = 0;
+      for (Problem& p : apart.problems) sum += sum_of_squares(exec, p.grad);
+      EXPECT_EQ(outcome.grad_norm, std::sqrt(sum));
+      AdamwStep step = kStep;
+      if (max_norm > 0) step.grad_scale *= static_cast<float>(std::min(1.0, max_norm / (std::sqrt(sum) + 1e-6)));
+      EXPECT_EQ(step.grad_scale == kStep.grad_scale, max_norm != 0.5);
+      int64_t unmoved = 0;
+      for (uint32_t i = 0; i < 3; ++i) {
+        step.weight_decay = i == 1 ? 0.0f : kStep.weight_decay;
+        unmoved += apart.problems[i].step(exec, step, stochastic, true, i);
+        EXPECT_TRUE(together.problems[i].param == apart.problems[i].param);
+        EXPECT_TRUE(together.problems[i].copy == apart.problems[i].copy);
+        EXPECT_TRUE(together.problems[i].m == apart.problems[i].m);
+        EXPECT_TRUE(together.problems[i].v == apart.problems[i].v);
+      }
+      EXPECT_EQ(outcome.unmoved, unmoved);
+    }
+}
+
+TEST(AdamwUpdate, MovesNothingWhenTheNormIsNotFinite) {
+  Exec exec;
+  Update update(DType::kF32);
+  std::vector<float> grad = update.problems[1].grad.floats();
+  grad[999] = INFINITY;
+  update.problems[1].grad = Values(DType::kF32, {1000}, grad);
+  update.params[1].grad = update.problems[1].grad;
+  const std::vector<float> before = update.problems[0].param.floats(), m = update.problems[2].m.floats();
+  AdamwOutcome outcome;
+  adamw_update(exec, &outcome, update.params, kStep, 1, false);
+  EXPECT_TRUE(std::isinf(outcome.grad_norm));
+  EXPECT_EQ(outcome.unmoved, 0);
+  EXPECT_EQ(update.problems[0].param.floats(), before);
+  EXPECT_EQ(update.problems[2].m.floats(), m);
+}
+
+// 8-bit moments are FP32 arithmetic between a decoding and an encoding of each block.
+TEST(AdamwUpdate, EightBitMomentsOnEveryInstructionSet) {
+  for (Isa isa : machine_isas())
+    for (const int64_t n : {1, 127, 128, 1300, 5003}) {
+      SCOPED_TRACE(testing::Message() << name_of(isa) << " " << n);
+      Exec exec(isa);
+      const int64_t blocks = (n + kMomentBlock - 1) / kMomentBlock;
+      Values param = random_values(DType::kF32, {n}, 1), m_scale(DType::kF32, {blocks}), v_scale(DType::kF32, {blocks});
+      std::vector<uint8_t> m_codes(static_cast<size_t>(n)), v_codes(m_codes);
+      for (int64_t t = 1; t <= 3; ++t) {
+        Values grad = random_values(DType::kF32, {n}, static_cast<uint32_t>(t), t == 2 ? 0.0f : 1.0f);
+        std::vector<float> m(m_codes.size()), v(m);
+        for (size_t i = 0; i < m.size(); ++i) {
+          m[i] = moment8::decode_m(m_codes[i], m_scale.floats()[i / kMomentBlock]);
+          v[i] = moment8::decode_v(v_codes[i], v_scale.floats()[i / kMomentBlock]);
+        }
+        Values wide_param = param, wide_m(DType::kF32, {n}, m), wide_v(DType::kF32, {n}, v);
+        AdamwStep step = kStep;
+        step.t = t;
+        adamw(exec, wide_param, Tensor(), grad, wide_m, wide_v, step, false, 0);
+        AdamwOutcome outcome;
+        const AdamwParam p{.param = param,
+                           .copy = {},
+                           .grad = grad,
+                           .m = {m_codes.data(), DType::kU8, {n}},
+                           .v = {v_codes.data(), DType::kU8, {n}},
+                           .m_scale = m_scale,
+                           .v_scale = v_scale};
+        adamw_update(exec, &outcome, std::vector{p}, step, 0, false);
+        EXPECT_TRUE(param == wide_param);
+        m = wide_m.floats(), v = wide_v.floats();
+        for (int64_t b = 0; b < blocks; ++b) {
+          const auto begin = static_cast<size_t>(b * kMomentBlock), end = std::min(m.size(), begin + kMomentBlock);
+          float m_most = 0, root_most = 0;
+          for (size_t i = begin; i < end; ++i) {
+            m_most = std::max(m_most, std::fabs(m[i]));
+            root_most = std::max(root_most, std::sqrt(v[i]));
+          }
+          const float m_unit = moment8::unit_of<127>(m_most), v_unit = moment8::unit_of<255>(root_most);
+          ASSERT_EQ(m_scale.floats()[static_cast<size_t>(b)], m_unit);
+          ASSERT_EQ(v_scale.floats()[static_cast<size_t>(b)], v_unit);
+          for (size_t i = begin; i < end; ++i) {
+            ASSERT_EQ(m_codes[i], moment8::encode_m(m[i], moment8::inverse_of(m_unit)));
+            ASSERT_EQ(v_codes[i], moment8::encode_root(std::sqrt(v[i]), moment8::inverse_of(v_unit)));
+          }
+        }
+      }
+    }
 }
 
 TEST(Adamw, SaysWhichArgumentDoesNotFit) {

@@ -1,12 +1,13 @@
 #include "ops/cpu/adamw.h"
 
 #include "base/parallel.h"
+#include "ops/cpu/moments.h"
 #include "ops/cpu/types.h"
 
 namespace mantissa::MANTISSA_ISA_NS {
 namespace {
 
-constexpr int64_t kTile = 1024;        // elements that draw together
+constexpr int64_t kTile = 1024;        // elements that draw together, whole blocks of 8-bit moments
 constexpr int64_t kDrawsPerBlock = 8;  // 16-bit draws in 128 bits
 
 // Element i draws half-word i % 8 of block i / 8, low half of a word first.
@@ -91,8 +92,17 @@ int64_t adamw_all(const AdamwArgs& a) {
       alignas(64) float after[kTile], change[kTile];
       P* param = static_cast<P*>(a.param) + i;
       bf16* copy = a.copy ? static_cast<bf16*>(a.copy) + i : nullptr;
-      update(a, param, copy, static_cast<const G*>(a.grad) + i, static_cast<S*>(a.m) + i, static_cast<S*>(a.v) + i, after,
-             change, width);
+      const G* grad = static_cast<const G*>(a.grad) + i;
+      S *m = static_cast<S*>(a.m) + i, *v = static_cast<S*>(a.v) + i;
+      if constexpr (sizeof(S) == 1) {
+        alignas(64) float wide_m[kTile], wide_v[kTile];
+        float *m_units = a.m_scale + i / kBlock, *v_units = a.v_scale + i / kBlock;
+        decode_moments(wide_m, wide_v, m, v, m_units, v_units, width);
+        update(a, param, copy, grad, wide_m, wide_v, after, change, width);
+        encode_moments(m, v, m_units, v_units, wide_m, wide_v, width);
+      } else {
+        update(a, param, copy, grad, m, v, after, change, width);
+      }
       if constexpr (sizeof(P) == 2) {
         if constexpr (kStochastic) draw_tile(random, a.key, i);
         mine += round_bf16<kStochastic>(param, after, change, random, width);
@@ -109,7 +119,7 @@ int64_t adamw_all(const AdamwArgs& a) {
 int64_t adamw(const AdamwArgs& a) {
   int64_t still = 0;
   with_float(a.grad_type, [&](auto grad) {
-    with_float(a.state_type, [&](auto state) {
+    const auto with_state = [&](auto state) {
       using G = typename decltype(grad)::type;
       using S = typename decltype(state)::type;
       if (a.param_type == DType::kF32)
@@ -118,7 +128,11 @@ int64_t adamw(const AdamwArgs& a) {
         still = adamw_all<true, bf16, G, S>(a);
       else
         still = adamw_all<false, bf16, G, S>(a);
-    });
+    };
+    if (a.state_type == DType::kU8)
+      with_state(Type<uint8_t>{});
+    else
+      with_float(a.state_type, with_state);
   });
   return still;
 }
