@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/cpu/loss.h"
+#include "ops/cuda/table.h"
 #include "ops/expect.h"
 
 namespace mantissa {
@@ -11,9 +12,11 @@ void cross_entropy(Exec& exec, LossSums* sums, Tensor logits, int64_t vocab, Con
                    const float* grad_scale, float z_weight) {
   check(logits.shape.rank() == 2, "cross_entropy: logits is {}, expected [R,V]", logits);
   const int64_t rows = logits.dim(0);
-  check(vocab == logits.dim(1), "cross_entropy: vocab is {}, expected the columns of logits {}", vocab, logits);
+  check(vocab > 0 && vocab <= logits.dim(1), "cross_entropy: vocab is {}, expected 1 to the columns of logits {}",
+        vocab, logits);
   expect_float("cross_entropy", "logits", logits, logits.shape, "R, V");
   expect("cross_entropy", "labels", labels, DType::kI32, {rows}, "R of logits");
+  if (exec.device()) return exec.gpu().cross_entropy(exec, sums, logits, vocab, labels, grad_scale, z_weight);
   const int32_t* label = labels.as<int32_t>();
   LossSums call;
   for (int64_t r = 0; r < rows; ++r) {
@@ -29,10 +32,12 @@ void cross_entropy(Exec& exec, LossSums* sums, Tensor logits, int64_t vocab, Con
   for (int64_t begin = 0; begin < rows; begin += most) {
     const int64_t n = std::min(most, rows - begin);
     const CrossEntropy args{.rows = n,
-                            .cols = vocab,
+                            .cols = logits.dim(1),
+                            .vocab = vocab,
                             .type = logits.dtype,
                             .logits = logits.slice(begin, n).data,
                             .labels = label + begin,
+                            .gradient = grad_scale != nullptr,
                             .grad_scale = grad_scale ? *grad_scale : 0.0f,
                             .z_weight = z_weight,
                             .loss = loss,
@@ -47,5 +52,7 @@ void cross_entropy(Exec& exec, LossSums* sums, Tensor logits, int64_t vocab, Con
   sums->z += call.z;
   sums->valid += call.valid;
 }
+
+int64_t cross_entropy_scratch_bytes(int64_t rows) { return rows * int64_t{2 * sizeof(double)}; }
 
 }  // namespace mantissa

@@ -17,5 +17,7 @@ struct LossSums {
 // on a CPU, on a GPU the caller sees to it. z-loss: Chowdhery et al. 2022 (PaLM).
 void cross_entropy(Exec& exec, LossSums* sums, Tensor logits, int64_t vocab, ConstTensor labels,
                    const float* grad_scale, float z_weight);
+// GPU scratch that cross_entropy takes.
+int64_t cross_entropy_scratch_bytes(int64_t rows);
 
 }  // namespace mantissa

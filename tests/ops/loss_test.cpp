@@ -152,6 +152,42 @@ TEST(CrossEntropy, BitsDoNotDependOnThreadsOrScratch) {
   }
 }
 
+// Columns behind the vocabulary take no part, whatever they hold, and get zeros.
+TEST(CrossEntropy, PaddedColumnsTakeNoPart) {
+  for (DType dtype : {DType::kF32, DType::kBF16})
+    for (auto [vocab, cols] : {std::pair<int64_t, int64_t>{5, 8}, {100, 128}, {2049, 2176}}) {
+      const int64_t rows = 9;
+      Problem tight(dtype, rows, vocab);
+      std::vector<float> x(static_cast<size_t>(rows * cols), NAN);
+      const std::vector<float> values = tight.logits.floats();
+      for (int64_t i = 0; i < rows * vocab; ++i)
+        x[static_cast<size_t>(i / vocab * cols + i % vocab)] = values[static_cast<size_t>(i)];
+      Values wide(dtype, {rows, cols}, x);
+      Exec exec;
+      const float scale = 0.5f;
+      LossSums sums;
+      cross_entropy(exec, &sums, wide, vocab, {tight.labels.data(), DType::kI32, {rows}}, &scale, 0.01f);
+      const LossSums want = tight.run(exec, scale, 0.01f);
+      EXPECT_EQ(sums.loss, want.loss);
+      EXPECT_EQ(sums.z, want.z);
+      EXPECT_EQ(sums.valid, want.valid);
+      const std::vector<float> got = wide.floats(), gradient = tight.logits.floats();
+      for (int64_t i = 0; i < rows * cols; ++i)
+        ASSERT_EQ(got[static_cast<size_t>(i)],
+                  i % cols < vocab ? gradient[static_cast<size_t>(i / cols * vocab + i % cols)] : 0.0f);
+    }
+}
+
+// No token counts: a scale of zero is a gradient of zeros, not a missing one.
+TEST(CrossEntropy, ScaleOfZeroOverwrites) {
+  Exec exec;
+  Problem p(DType::kF32, 6, 40);
+  const float scale = 0;
+  LossSums sums;
+  cross_entropy(exec, &sums, p.logits, p.vocab, {p.labels.data(), DType::kI32, {6}}, &scale, 0);
+  EXPECT_EQ(p.logits.floats(), std::vector<float>(240, 0.0f));
+}
+
 TEST(CrossEntropy, RefusesLabelsOutsideTheVocabulary) {
   Exec exec;
   Problem p(DType::kF32, 2, 10);

@@ -40,17 +40,15 @@ MANTISSA_HD void scale_row(T* x, const float* e, float scale, int64_t n) {
 
 template <class T>
 void cross_entropy_rows(const CrossEntropy& a) {
-  const int64_t n = a.cols;
-  parallel_for(a.rows, row_grain(n), [&](int64_t begin, int64_t end) {
+  const int64_t n = a.vocab;
+  parallel_for(a.rows, row_grain(a.cols), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
-      T* x = static_cast<T*>(a.logits) + r * n;
+      T* x = static_cast<T*>(a.logits) + r * a.cols;
       const int32_t label = a.labels[r];
       a.loss[r] = a.lse[r] = 0;
-      if (label == kIgnoredLabel) {
-        if (a.grad_scale != 0)
-          for (int64_t i = 0; i < n; ++i) x[i] = from_float<T>(0.0f);
-        continue;
-      }
+      if (a.gradient)
+        for (int64_t i = label == kIgnoredLabel ? 0 : n; i < a.cols; ++i) x[i] = from_float<T>(0.0f);
+      if (label == kIgnoredLabel) continue;
       alignas(64) float e[kTile];
       float largest = -__builtin_inff();
       double sum = 0;
@@ -67,7 +65,7 @@ void cross_entropy_rows(const CrossEntropy& a) {
       const double lse = largest + log_sum;
       a.loss[r] = log_sum + (largest - target);
       a.lse[r] = lse;
-      if (a.grad_scale == 0) continue;
+      if (!a.gradient) continue;
       // d(loss + z lse²)/dx_j = p_j (1 + 2 z lse) - [j = label].
       const double weight = a.grad_scale * (1.0 + 2.0 * static_cast<double>(a.z_weight) * lse);
       const auto scale = static_cast<float>(weight / sum);

@@ -6,10 +6,11 @@
 namespace mantissa {
 
 struct CrossEntropy {
-  int64_t rows, cols;  // R, V
+  int64_t rows, cols, vocab;  // R, P, V: columns from V to P pad the matrix
   DType type;
-  void* logits;           // [R,V], overwritten by the gradient when grad_scale != 0
+  void* logits;           // [R,P], overwritten by the gradient where one is asked for
   const int32_t* labels;  // [R]
+  bool gradient;
   float grad_scale, z_weight;
   double* loss;  // [R] written: -log p(label), 0 for an ignored row
   double* lse;   // [R] written: log of the sum of exponentials, 0 for an ignored row
