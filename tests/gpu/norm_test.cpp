@@ -7,8 +7,10 @@
 namespace mantissa {
 namespace {
 
-// Relative errors of FP32 sums in another order, and of one rounding to BF16 that can fall to the other side.
+// Relative errors of FP32 sums in another order (the CPU adds up to 40000 / 16 terms in a chain: 2^-24 * sqrt(2500) at
+// random, some times that where they all have one sign), and of one rounding to BF16 that can fall to the other side.
 double bound(DType dtype) { return dtype == DType::kBF16 ? 4e-3 : 1e-5; }
+constexpr double kSumError = 5e-6;
 
 struct Sizes {
   int64_t rows, cols;
@@ -79,15 +81,15 @@ class GpuNorm : public GpuTest {
       add_rms_norm_fwd(cpu, co, crstd.tensor, x.tensor, x.tensor, r.tensor, w.tensor, 1e-6f);
     else
       rms_norm_fwd(cpu, co, crstd.tensor, x.tensor, w.tensor, 1e-6f);
-    EXPECT_LT(relative_error(y.floats(), cy.floats()), out == DType::kBF16 ? 1e-3 : 1e-6);
-    EXPECT_LT(relative_error(rstd.floats(), crstd.floats()), 1e-6);
+    EXPECT_LT(relative_error(y.floats(), cy.floats()), out == DType::kBF16 ? 1e-3 : kSumError);
+    EXPECT_LT(relative_error(rstd.floats(), crstd.floats()), kSumError);
     if (layer) {
       EXPECT_LT(relative_error(mean.floats(), cmean.floats()), 1e-5);
     }
     if (residual) {
       EXPECT_EQ(dx.bytes(), x.bytes);  // h
     }
-    EXPECT_NEAR(amax.floats()[0], camax, 1e-6 * camax);
+    EXPECT_NEAR(amax.floats()[0], camax, kSumError * camax);
   }
 
   // `aliased`: dx is dresidual, as in the residual stream.
@@ -124,7 +126,7 @@ class GpuNorm : public GpuTest {
                      given);
     else
       rms_norm_bwd(cpu, cdx.tensor, dw.tensor, dy.tensor, x.tensor, w.tensor, rstd.tensor, given);
-    EXPECT_LT(relative_error((aliased ? gpast : gdx).floats(), cdx.floats()), type == DType::kBF16 ? 1e-3 : 2e-6);
+    EXPECT_LT(relative_error((aliased ? gpast : gdx).floats(), cdx.floats()), type == DType::kBF16 ? 1e-3 : kSumError);
     EXPECT_LT(relative_error(gdw.floats(), dw.floats()), bound(grad));
     if (layer) {
       EXPECT_LT(relative_error(gdb.floats(), db.floats()), bound(grad));

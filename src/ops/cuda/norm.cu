@@ -15,6 +15,7 @@ namespace mantissa::cuda {
 namespace {
 
 constexpr int kThreads = Team::kMaxWarps * kWarp;
+constexpr int kFwdWarps = 4;  // a block of the forward pass, unless a row takes more
 
 struct FwdArgs {
   int64_t rows;
@@ -188,7 +189,8 @@ __global__ void __launch_bounds__(kThreads) norm_fwd_any_kernel(const FwdArgs a)
 }
 
 // g = weight dy, xhat = (x - mean) rstd: dx = rstd (g - mean(g) - xhat mean(g xhat)), dweight = dy xhat, dbias = dy;
-// RMSNorm has no mean(g). sums: g xhat, g.
+// RMSNorm has no mean(g). rstd is drawn into dy, which leaves dx = g' - mean(g') - (x - mean) rstd² mean(g' (x -
+// mean)), g' = weight rstd dy.
 template <bool kLayerNorm, int kGroups, class T>
 __global__ void __launch_bounds__(kThreads, 1) norm_bwd_kernel(const BwdArgs a) {
   constexpr int kSums = kLayerNorm ? 2 : 1;
@@ -196,52 +198,51 @@ __global__ void __launch_bounds__(kThreads, 1) norm_bwd_kernel(const BwdArgs a) 
   const int teams = blockDim.x / team.threads();
   const auto* weight = static_cast<const T*>(a.weight);
   const float inverse = 1.0f / static_cast<float>(a.cols);
+  const auto column = [&](int j) { return (j * team.threads() + team.thread()) * kWide; };
   Wide dweight[kSums][kGroups] = {};  // and dbias
   for (int64_t row = int64_t{blockIdx.x} * teams + team.index(); row < a.rows; row += int64_t{gridDim.x} * teams) {
     const int64_t at = row * a.cols;
-    Packed<T> x[kGroups], dy[kGroups], past[kGroups];
+    Packed<T> x[kGroups], past[kGroups];
+    Wide g[kGroups];
 #pragma unroll
     for (int j = 0; j < kGroups; ++j) {
-      const int c = (j * team.threads() + team.thread()) * kWide;
-      x[j] = c < a.cols ? load_packed(static_cast<const T*>(a.x) + at + c) : Packed<T>{};
-      dy[j] = c < a.cols ? load_packed(static_cast<const T*>(a.dy) + at + c) : Packed<T>{};
-    }
-#pragma unroll
-    for (int j = 0; j < kGroups; ++j) {
-      const int c = (j * team.threads() + team.thread()) * kWide;
-      past[j] = a.dresidual && c < a.cols ? load_packed(static_cast<const T*>(a.dresidual) + at + c) : Packed<T>{};
+      const int c = column(j);
+      x[j] = past[j] = {};
+      g[j] = {};
+      if (c >= a.cols) continue;
+      x[j] = load_packed(static_cast<const T*>(a.x) + at + c);
+      g[j] = load_wide(static_cast<const T*>(a.dy) + at + c);
+      if (a.dresidual) past[j] = load_packed(static_cast<const T*>(a.dresidual) + at + c);
     }
     const float rstd = a.rstd[row], mean = kLayerNorm ? a.mean[row] : 0.0f;
     float sums[kSums] = {};
 #pragma unroll
     for (int j = 0; j < kGroups; ++j) {
-      const int c = (j * team.threads() + team.thread()) * kWide;
+      const int c = column(j);
       if (c >= a.cols) continue;
-      const Wide vx = widen(x[j]), vd = widen(dy[j]), w = load_wide(weight + c);
+      const Wide vx = widen(x[j]), w = load_wide(weight + c);
 #pragma unroll
       for (int k = 0; k < kWide; ++k) {
-        const float xhat = (vx.x[k] - mean) * rstd, g = w.x[k] * vd.x[k];
-        dweight[0][j].x[k] += vd.x[k] * xhat;
-        sums[0] += g * xhat;
-        if constexpr (kLayerNorm) {
-          dweight[1][j].x[k] += vd.x[k];
-          sums[1] += g;
-        }
+        const float d = g[j].x[k] * rstd, off = vx.x[k] - mean;
+        if constexpr (kLayerNorm) dweight[1][j].x[k] += g[j].x[k];
+        dweight[0][j].x[k] += d * off;
+        g[j].x[k] = d * w.x[k];
+        sums[0] += g[j].x[k] * off;
+        if constexpr (kLayerNorm) sums[1] += g[j].x[k];
       }
     }
     team.sum(sums);
-    const float mean_gx = sums[0] * inverse, mean_g = kLayerNorm ? sums[kSums - 1] * inverse : 0.0f;
+    const float slope = -sums[0] * inverse * rstd * rstd;
+    // g' - mean(g') + (x - mean) slope = g' + x slope + level.
+    const float level = kLayerNorm ? -sums[kSums - 1] * inverse - mean * slope : 0.0f;
 #pragma unroll
     for (int j = 0; j < kGroups; ++j) {
-      const int c = (j * team.threads() + team.thread()) * kWide;
+      const int c = column(j);
       if (c >= a.cols) continue;
-      const Wide vx = widen(x[j]), vd = widen(dy[j]), w = load_wide(weight + c);
+      const Wide vx = widen(x[j]);
       Wide v = widen(past[j]);
 #pragma unroll
-      for (int k = 0; k < kWide; ++k) {
-        const float xhat = (vx.x[k] - mean) * rstd;
-        v.x[k] += rstd * (w.x[k] * vd.x[k] - mean_g - xhat * mean_gx);
-      }
+      for (int k = 0; k < kWide; ++k) v.x[k] += fmaf(vx.x[k], slope, g[j].x[k]) + level;
       store_wide(static_cast<T*>(a.dx) + at + c, v);
     }
   }
@@ -330,18 +331,21 @@ void norm_fwd(const char* op, Exec& exec, const Operand& y, Tensor mean, Tensor 
   if (args.rows == 0) return;
   CudaDevice& device = device_of(exec);
   const bool whole = whole_groups(x.dim(1), {y.high.data, h.data, x.data, r.data, weight.data, bias.data});
-  const auto blocks = [&](int rows_at_once) {
-    return static_cast<unsigned>(std::min<int64_t>(ceil_div(args.rows, rows_at_once), 2 * device.multiprocessors()));
-  };
   visit_float(x, [&]<class X>(const X*) {
     visit_float(y.high, [&]<class Y>(Y*) {
       const Layout layout = layout_of(args.cols, kMostGroups<X>, whole);
       if (layout.groups == 0)
-        return launch(device, {.blocks = blocks(1), .threads = kThreads}, norm_fwd_any_kernel<kLayerNorm, X, Y>, args);
+        return launch(device,
+                      {.blocks = static_cast<unsigned>(std::min<int64_t>(args.rows, 4 * device.multiprocessors())),
+                       .threads = kThreads},
+                      norm_fwd_any_kernel<kLayerNorm, X, Y>, args);
       args.warps = layout.warps;
-      const unsigned threads = static_cast<unsigned>(layout.teams() * layout.warps * kWarp);
+      // Many short-lived blocks: the hardware keeps the multiprocessors full.
+      const int teams = std::max(1, kFwdWarps / layout.warps);
+      const int64_t blocks = ceil_div(args.rows, int64_t{teams});
+      const unsigned threads = static_cast<unsigned>(teams * layout.warps * kWarp);
       with_groups<kMostGroups<X>>(layout.groups, [&](auto groups) {
-        launch(device, {.blocks = blocks(layout.teams()), .threads = threads},
+        launch(device, {.blocks = static_cast<unsigned>(blocks), .threads = threads},
                norm_fwd_kernel<kLayerNorm, decltype(groups)::value, X, Y>, args);
       });
     });
@@ -367,7 +371,8 @@ void norm_bwd(const char* op, Exec& exec, Tensor dx, Tensor dweight, Tensor dbia
   CudaDevice& device = device_of(exec);
   const bool whole = whole_groups(x.dim(1), {dx.data, dy.data, x.data, weight.data, dresidual.data});
   visit_float(x, [&]<class T>(const T*) {
-    const Layout layout = layout_of(args.cols, kMostGroups<T>, whole);
+    constexpr int kMost = std::min(kMostGroups<T>, kLayerNorm ? 3 : 4);  // two gradients take more registers
+    const Layout layout = layout_of(args.cols, kMost, whole);
     const int rows_at_once = layout.groups ? layout.teams() : 1;
     const int64_t blocks =
         std::min({ceil_div(args.rows, int64_t{rows_at_once}), int64_t{device.multiprocessors()}, kRowReductionBlocks});
@@ -379,7 +384,9 @@ void norm_bwd(const char* op, Exec& exec, Tensor dx, Tensor dweight, Tensor dbia
       args.warps = layout.warps;
       grid.threads = static_cast<unsigned>(layout.teams() * layout.warps * kWarp);
       grid.shared_bytes = static_cast<size_t>(layout.teams()) * static_cast<size_t>(args.cols) * sizeof(float);
-      with_groups<kMostGroups<T>>(layout.groups, [&](auto groups) {
+      // The kernel's static memory counts towards the 48 KiB that need no leave.
+      if (grid.shared_bytes > 40 * 1024) grid.shared_bytes = std::max<size_t>(grid.shared_bytes, 49 * 1024);
+      with_groups<kMost>(layout.groups, [&](auto groups) {
         launch(device, grid, norm_bwd_kernel<kLayerNorm, decltype(groups)::value, T>, args);
       });
     }

@@ -1,6 +1,6 @@
-// RoPE, alone and behind the norm of the heads. Where a head is whole 16-byte groups, each lane holds a group of the
-// first half and its partners of the second; a warp takes a token, so that angles and weights stay in registers over
-// its heads. Other heads take a warp each. Whoever reads an element writes it, so all of it works in place.
+// RoPE, alone and behind the norm of the heads. Where a head is whole 16-byte groups, each of a few lanes holds a group
+// of its first half and their partners of the second. Other heads take a warp each. Whoever reads an element writes it,
+// so all of it works in place.
 #include "ops/cuda/rope.h"
 
 #include <algorithm>
@@ -16,7 +16,6 @@ namespace {
 
 constexpr int kThreads = 256;     // forward
 constexpr int kBwdThreads = 512;  // backward of the norm: one block a multiprocessor
-constexpr int kAtOnce = 2;        // heads of a lane whose loads are in flight together
 
 struct Args {
   int64_t tokens;
@@ -35,166 +34,152 @@ struct Args {
   __device__ __forceinline__ int64_t cols() const { return int64_t{heads + 2 * kv_heads} * dim; }
 };
 
-// One lane's part of a head: groups at `at` and `at + half`.
-struct Lane {
-  int slot, at, half;  // slot: which of the warp's heads
+// A lane's part of a head: the groups at `at` and `at + half`. kLanes of them a head, of which the last may idle.
+struct Part {
+  int at, half;
   bool active;
 };
 template <int kLanes>
-__device__ __forceinline__ Lane lane_of(int dim) {
-  const int lane = threadIdx.x % kWarp, at = lane % kLanes * kWide, half = dim / 2;
-  return {lane / kLanes, at, half, at < half};
+__device__ __forceinline__ Part part_of(int dim) {
+  const int at = threadIdx.x % kLanes * kWide, half = dim / 2;
+  return {at, half, at < half};
 }
 
-struct Angles {
-  Wide cos, sin;
-};
-__device__ __forceinline__ Angles angles_of(const Args& a, const Lane& lane, int32_t position) {
-  Angles angles{};
-  if (!lane.active) return angles;
-  const float* row = a.cos_sin + int64_t{position} * a.dim + lane.at;
-  angles = {load_wide(row), load_wide(row + lane.half)};
-#pragma unroll
-  for (int k = 0; k < kWide; ++k) angles.sin.x[k] *= a.sign;
-  return angles;
-}
-
-// The v heads of a token, by one warp.
-template <class T>
-__device__ __forceinline__ void copy_v(const Args& a, int64_t t, const void* from) {
-  const int64_t first = t * a.cols() + int64_t{a.rotated()} * a.dim;
-#pragma unroll 2
-  for (int i = threadIdx.x % kWarp * kWide; i < a.kv_heads * a.dim; i += kWarp * kWide)
-    store_packed(static_cast<T*>(a.y) + first + i, load_packed(static_cast<const T*>(from) + first + i));
-}
-
+// Two heads' parts a thread, which share their token's angles; `heads` of a token are touched: all of them, or in place
+// q and k alone.
 template <bool kNorm, int kLanes, class T>
-__global__ void __launch_bounds__(kThreads, 3) rope_kernel(const Args a) {
-  constexpr int kSlots = kWarp / kLanes;
-  const Lane lane = lane_of<kLanes>(a.dim);
-  const float inverse = 1.0f / static_cast<float>(a.dim);
-  const int64_t stride = int64_t{gridDim.x} * (kThreads / kWarp);
-  int64_t t = int64_t{blockIdx.x} * (kThreads / kWarp) + threadIdx.x / kWarp;
-  int32_t next = t < a.tokens ? a.positions[t] : 0;
-  for (; t < a.tokens; t += stride) {
-    const Angles angles = angles_of(a, lane, next);
-    next = t + stride < a.tokens ? a.positions[t + stride] : 0;
-    const int64_t row = t * a.cols() + lane.at;
-    for (int base = 0; base < a.rotated(); base += kSlots * kAtOnce) {
-      Packed<T> x[kAtOnce][2] = {};
+__global__ void __launch_bounds__(kThreads) rope_kernel(const Args a, uint32_t items, int heads) {
+  const Part part = part_of<kLanes>(a.dim);
+  const uint32_t item = blockIdx.x * (kThreads / kLanes) + threadIdx.x / kLanes, pairs = (heads + 1) / 2,
+                 t = item / pairs;
+  const int first = static_cast<int>(item - t * pairs) * 2;
+  const bool ok = part.active && item < items;
+  const int64_t at = t * a.cols() + int64_t{first} * a.dim + part.at;
+  Packed<T> low[2] = {}, high[2] = {};
+  Wide cos{}, sin{};
+  if (ok) {
+    const int32_t position = a.positions[t];
 #pragma unroll
-      for (int u = 0; u < kAtOnce; ++u) {
-        const int h = base + u * kSlots + lane.slot;
-        if (!lane.active || h >= a.rotated()) continue;
-        const T* p = static_cast<const T*>(a.x) + row + int64_t{h} * a.dim;
-        x[u][0] = load_packed(p);
-        x[u][1] = load_packed(p + lane.half);
-      }
+    for (int u = 0; u < 2; ++u) {
+      if (first + u >= heads) continue;
+      low[u] = load_packed(static_cast<const T*>(a.x) + at + u * a.dim);
+      high[u] = load_packed(static_cast<const T*>(a.x) + at + u * a.dim + part.half);
+    }
+    if (first < a.rotated()) {
+      const float* angles = a.cos_sin + int64_t{position} * a.dim + part.at;
+      cos = load_wide(angles), sin = load_wide(angles + part.half);
+    }
+  }
 #pragma unroll
-      for (int u = 0; u < kAtOnce; ++u) {
-        const int h = base + u * kSlots + lane.slot;
-        const bool ok = lane.active && h < a.rotated();
-        Wide low = widen(x[u][0]), high = widen(x[u][1]);
-        float rstd = 1;
-        if constexpr (kNorm) {
-          float squares = 0;
+  for (int u = 0; u < 2; ++u) {
+    const int h = first + u;
+    T* y = static_cast<T*>(a.y) + at + u * a.dim;
+    Wide x_low = widen(low[u]), x_high = widen(high[u]);
+    float rstd = 1;
+    if constexpr (kNorm) {
+      float squares = 0;
 #pragma unroll
-          for (int k = 0; k < kWide; ++k) squares += low.x[k] * low.x[k] + high.x[k] * high.x[k];
-          rstd = rsqrtf(lanes_sum<kLanes>(squares) * inverse + a.eps);
-        }
-        if (!ok) continue;
-        if constexpr (kNorm) {
-          if (lane.at == 0) a.rstd[t * a.rotated() + h] = rstd;
-          const T* weight = static_cast<const T*>(h < a.heads ? a.q_weight : a.k_weight) + lane.at;
-          const Wide w_low = load_wide(weight), w_high = load_wide(weight + lane.half);
+      for (int k = 0; k < kWide; ++k) squares += x_low.x[k] * x_low.x[k] + x_high.x[k] * x_high.x[k];
+      rstd = rsqrtf(lanes_sum<kLanes>(squares) / static_cast<float>(a.dim) + a.eps);
+    }
+    if (!ok || h >= heads) continue;
+    if (h >= a.rotated()) {
+      store_packed(y, low[u]);
+      store_packed(y + part.half, high[u]);
+      continue;
+    }
+    if constexpr (kNorm) {
+      if (part.at == 0) a.rstd[int64_t{t} * a.rotated() + h] = rstd;
+      const T* weight = static_cast<const T*>(h < a.heads ? a.q_weight : a.k_weight) + part.at;
+      const Wide w_low = load_wide(weight), w_high = load_wide(weight + part.half);
 #pragma unroll
-          for (int k = 0; k < kWide; ++k) {
-            low.x[k] *= rstd * w_low.x[k];
-            high.x[k] *= rstd * w_high.x[k];
-          }
-        }
-        Wide y_low, y_high;
-#pragma unroll
-        for (int k = 0; k < kWide; ++k) {
-          y_low.x[k] = low.x[k] * angles.cos.x[k] - high.x[k] * angles.sin.x[k];
-          y_high.x[k] = high.x[k] * angles.cos.x[k] + low.x[k] * angles.sin.x[k];
-        }
-        T* p = static_cast<T*>(a.y) + row + int64_t{h} * a.dim;
-        store_wide(p, y_low);
-        store_wide(p + lane.half, y_high);
+      for (int k = 0; k < kWide; ++k) {
+        x_low.x[k] *= rstd * w_low.x[k];
+        x_high.x[k] *= rstd * w_high.x[k];
       }
     }
-    if (a.y != a.x) copy_v<T>(a, t, a.x);
+    Wide y_low, y_high;
+#pragma unroll
+    for (int k = 0; k < kWide; ++k) {
+      const float s = a.sign * sin.x[k];
+      y_low.x[k] = x_low.x[k] * cos.x[k] - x_high.x[k] * s;
+      y_high.x[k] = x_high.x[k] * cos.x[k] + x_low.x[k] * s;
+    }
+    store_wide(y, y_low);
+    store_wide(y + part.half, y_high);
   }
 }
 
-// With n = dy rotated back and h = x rstd: dweight = n h, dx = rstd (g - h mean(g h)), g = n weight. The q heads of all
-// tokens, then the k heads, so that one set of weight gradients stands in registers.
+// With n = dy rotated back and h = x rstd: dweight = n h, dx = rstd (g - h mean(g h)), g = n weight; rstd is drawn into
+// the angles, which leaves dx = g' - x rstd² mean(g' x). The q heads of all tokens, then the k heads, so that one set
+// of weight gradients stands in registers. Lanes take two heads of a token at a time, which share its angles.
 template <int kLanes, class T>
 __global__ void __launch_bounds__(kBwdThreads, 1) qk_norm_rope_bwd_kernel(const Args a) {
   constexpr int kSlots = kWarp / kLanes, kWarps = kBwdThreads / kWarp;
   __shared__ __align__(16) float sums[kWarps][2 * kWide * kLanes];
-  const Lane lane = lane_of<kLanes>(a.dim);
+  const Part part = part_of<kLanes>(a.dim);
   const float inverse = 1.0f / static_cast<float>(a.dim);
-  const int warp = threadIdx.x / kWarp;
-  const int64_t stride = int64_t{gridDim.x} * kWarps, first_token = int64_t{blockIdx.x} * kWarps + warp;
+  const int warp = threadIdx.x / kWarp, slot = threadIdx.x % kWarp / kLanes;
+  const uint32_t step = gridDim.x * kWarps * kSlots, first_item = (blockIdx.x * kWarps + warp) * kSlots;
 #pragma unroll 1
-  for (int part = 0; part < 2; ++part) {
-    const int first = part ? a.heads : 0, count = part ? a.kv_heads : a.heads;
-    const T* weight = static_cast<const T*>(part ? a.k_weight : a.q_weight) + lane.at;
+  for (int kind = 0; kind < 2; ++kind) {
+    const int first = kind ? a.heads : 0, count = kind ? a.kv_heads : a.heads;
+    const uint32_t pairs = (count + 1) / 2, items = static_cast<uint32_t>(a.tokens) * pairs;
+    const T* weight = static_cast<const T*>(kind ? a.k_weight : a.q_weight) + part.at;
     Packed<T> w[2] = {};
-    if (lane.active) w[0] = load_packed(weight), w[1] = load_packed(weight + lane.half);
+    if (part.active) w[0] = load_packed(weight), w[1] = load_packed(weight + part.half);
     Wide dweight[2] = {};
-    int32_t next = first_token < a.tokens ? a.positions[first_token] : 0;
-    for (int64_t t = first_token; t < a.tokens; t += stride) {
-      const Angles angles = angles_of(a, lane, next);
-      next = t + stride < a.tokens ? a.positions[t + stride] : 0;
-      const int64_t row = t * a.cols() + int64_t{first} * a.dim + lane.at;
-      for (int base = 0; base < count; base += kSlots * kAtOnce) {
-        Packed<T> x[kAtOnce][2] = {}, dy[kAtOnce][2] = {};
-        float rstd[kAtOnce] = {};
+    uint32_t item = first_item + slot;
+    int32_t next = item < items ? a.positions[item / pairs] : 0;
+    for (uint32_t base = first_item; base < items; base += step, item += step) {
+      const uint32_t t = item / pairs;
+      const int h = static_cast<int>(item - t * pairs) * 2;
+      const bool ok = part.active && item < items;
+      const int32_t position = next;
+      const int64_t at = t * a.cols() + int64_t{first + h} * a.dim + part.at;
+      Packed<T> x[2][2] = {}, dy[2][2] = {};
+      float rstd[2] = {};
+      Wide cos{}, sin{};
+      if (ok) {
+        const float* angles = a.cos_sin + int64_t{position} * a.dim + part.at;
+        cos = load_wide(angles), sin = load_wide(angles + part.half);
 #pragma unroll
-        for (int u = 0; u < kAtOnce; ++u) {
-          const int h = base + u * kSlots + lane.slot;
-          if (!lane.active || h >= count) continue;
-          const int64_t at = row + int64_t{h} * a.dim;
-          x[u][0] = load_packed(static_cast<const T*>(a.x) + at);
-          x[u][1] = load_packed(static_cast<const T*>(a.x) + at + lane.half);
-          dy[u][0] = load_packed(static_cast<const T*>(a.dy) + at);
-          dy[u][1] = load_packed(static_cast<const T*>(a.dy) + at + lane.half);
-          rstd[u] = a.rstd[t * a.rotated() + first + h];
-        }
+        for (int u = 0; u < 2; ++u) {
+          if (h + u >= count) continue;
+          rstd[u] = a.rstd[int64_t{t} * a.rotated() + first + h + u];
 #pragma unroll
-        for (int u = 0; u < kAtOnce; ++u) {
-          const int h = base + u * kSlots + lane.slot;
-          Wide h_low = widen(x[u][0]), h_high = widen(x[u][1]);
-          const Wide d_low = widen(dy[u][0]), d_high = widen(dy[u][1]);
-          const Wide w_low = widen(w[0]), w_high = widen(w[1]);
-          Wide g_low, g_high;
-          float dot = 0;
-#pragma unroll
-          for (int k = 0; k < kWide; ++k) {
-            h_low.x[k] *= rstd[u];
-            h_high.x[k] *= rstd[u];
-            const float n_low = d_low.x[k] * angles.cos.x[k] + d_high.x[k] * angles.sin.x[k];
-            const float n_high = d_high.x[k] * angles.cos.x[k] - d_low.x[k] * angles.sin.x[k];
-            dweight[0].x[k] += n_low * h_low.x[k];
-            dweight[1].x[k] += n_high * h_high.x[k];
-            g_low.x[k] = n_low * w_low.x[k];
-            g_high.x[k] = n_high * w_high.x[k];
-            dot += g_low.x[k] * h_low.x[k] + g_high.x[k] * h_high.x[k];
+          for (int i = 0; i < 2; ++i) {
+            x[u][i] = load_packed(static_cast<const T*>(a.x) + at + u * a.dim + i * part.half);
+            dy[u][i] = load_packed(static_cast<const T*>(a.dy) + at + u * a.dim + i * part.half);
           }
-          const float mean = lanes_sum<kLanes>(dot) * inverse;
-          if (!lane.active || h >= count) continue;
-#pragma unroll
-          for (int k = 0; k < kWide; ++k) {
-            g_low.x[k] = rstd[u] * (g_low.x[k] - h_low.x[k] * mean);
-            g_high.x[k] = rstd[u] * (g_high.x[k] - h_high.x[k] * mean);
-          }
-          T* p = static_cast<T*>(a.y) + row + int64_t{h} * a.dim;
-          store_wide(p, g_low);
-          store_wide(p + lane.half, g_high);
         }
+        if (item + step < items) next = a.positions[(item + step) / pairs];
+      }
+#pragma unroll
+      for (int u = 0; u < 2; ++u) {
+        const Wide x_low = widen(x[u][0]), x_high = widen(x[u][1]), w_low = widen(w[0]), w_high = widen(w[1]);
+        Wide g_low = widen(dy[u][0]), g_high = widen(dy[u][1]);
+        float dot = 0;
+#pragma unroll
+        for (int k = 0; k < kWide; ++k) {
+          const float c = cos.x[k] * rstd[u], s = sin.x[k] * rstd[u];
+          const float n_low = g_low.x[k] * c + g_high.x[k] * s, n_high = g_high.x[k] * c - g_low.x[k] * s;
+          dweight[0].x[k] += n_low * x_low.x[k];
+          dweight[1].x[k] += n_high * x_high.x[k];
+          g_low.x[k] = n_low * w_low.x[k];
+          g_high.x[k] = n_high * w_high.x[k];
+          dot += g_low.x[k] * x_low.x[k] + g_high.x[k] * x_high.x[k];
+        }
+        const float slope = -lanes_sum<kLanes>(dot) * inverse * rstd[u] * rstd[u];
+        if (!ok || h + u >= count) continue;
+#pragma unroll
+        for (int k = 0; k < kWide; ++k) {
+          g_low.x[k] += x_low.x[k] * slope;
+          g_high.x[k] += x_high.x[k] * slope;
+        }
+        T* p = static_cast<T*>(a.y) + at + u * a.dim;
+        store_wide(p, g_low);
+        store_wide(p + part.half, g_high);
       }
     }
     // The warp's heads, then the block's warps, in their order.
@@ -203,20 +188,26 @@ __global__ void __launch_bounds__(kBwdThreads, 1) qk_norm_rope_bwd_kernel(const 
 #pragma unroll
       for (int k = 0; k < kWide; ++k)
 #pragma unroll
-        for (int step = kLanes; step < kWarp; step *= 2)
-          dweight[i].x[k] += __shfl_xor_sync(0xffffffffu, dweight[i].x[k], step);
-      if (lane.active && lane.slot == 0) store_wide(&sums[warp][lane.at + i * lane.half], dweight[i]);
+        for (int shift = kLanes; shift < kWarp; shift *= 2)
+          dweight[i].x[k] += __shfl_xor_sync(0xffffffffu, dweight[i].x[k], shift);
+      if (part.active && slot == 0) store_wide(&sums[warp][part.at + i * part.half], dweight[i]);
     }
     __syncthreads();
     for (int c = threadIdx.x; c < a.dim; c += kBwdThreads) {
       float sum = sums[0][c];
-      for (int w2 = 1; w2 < kWarps; ++w2) sum += sums[w2][c];
-      a.partial[(int64_t{blockIdx.x} * 2 + part) * a.dim + c] = sum;
+      for (int i = 1; i < kWarps; ++i) sum += sums[i][c];
+      a.partial[(int64_t{blockIdx.x} * 2 + kind) * a.dim + c] = sum;
     }
     __syncthreads();
   }
-  if (a.y != a.dy)
-    for (int64_t t = first_token; t < a.tokens; t += stride) copy_v<T>(a, t, a.dy);
+  if (a.y == a.dy) return;
+  // The v heads.
+  const int groups = a.kv_heads * a.dim / kWide;
+  for (int64_t i = int64_t{blockIdx.x} * kBwdThreads + threadIdx.x; i < a.tokens * groups;
+       i += int64_t{gridDim.x} * kBwdThreads) {
+    const int64_t t = i / groups, at = t * a.cols() + int64_t{a.rotated()} * a.dim + (i - t * groups) * kWide;
+    store_packed(static_cast<T*>(a.y) + at, load_packed(static_cast<const T*>(a.dy) + at));
+  }
 }
 
 // Any head: a warp each, over all heads of all tokens in turn. One warp a block; its partial row of the weight
@@ -307,7 +298,8 @@ Args args_of(Tensor y, ConstTensor x, ConstTensor cos_sin, ConstTensor positions
 // Lanes a head, 0: not in whole groups.
 int lanes_of(const Args& a) {
   const bool whole = whole_groups(a.dim / 2, {a.cos_sin, a.y, a.x, a.dy, a.q_weight, a.k_weight});
-  if (a.dim % 2 || !whole || a.dim > 256) return 0;
+  // Items are counted in 32 bits.
+  if (a.dim % 2 || !whole || a.dim > 256 || a.tokens * (a.heads + 2 * a.kv_heads) >= int64_t{1} << 27) return 0;
   int lanes = 2;
   while (lanes * 2 * kWide < a.dim) lanes *= 2;
   return lanes;
@@ -340,10 +332,11 @@ void run_forward(Exec& exec, DType dtype, const Args& args) {
                       .threads = kWarp};
       return launch(device, grid, any_kernel < kNorm ? Mode::kNormFwd : Mode::kRope, T >, args);
     }
-    const int64_t blocks =
-        std::min<int64_t>(ceil_div(args.tokens, kThreads / kWarp), int64_t{3} * device.multiprocessors());
-    const Grid grid{.blocks = static_cast<unsigned>(blocks), .threads = kThreads};
-    with_lanes(lanes, [&](auto n) { launch(device, grid, rope_kernel<kNorm, decltype(n)::value, T>, args); });
+    const int heads = args.heads + args.kv_heads + (args.y == args.x ? 0 : args.kv_heads);
+    const auto items = static_cast<uint32_t>(args.tokens * ceil_div(heads, 2));
+    const Grid grid{.blocks = static_cast<unsigned>(ceil_div(int64_t{items} * lanes, kThreads)), .threads = kThreads};
+    with_lanes(lanes,
+               [&](auto n) { launch(device, grid, rope_kernel<kNorm, decltype(n)::value, T>, args, items, heads); });
   };
   dtype == DType::kBF16 ? run(Bf16{}) : run(float{});
 }
