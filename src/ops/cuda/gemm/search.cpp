@@ -19,7 +19,7 @@ struct Phase {
   double lead_in_us, timed_us;
 };
 constexpr Phase kSorting{2, 0, 12e3}, kFinal{4, 15e3, 30e3};
-constexpr double kStaysIn = 1.08;     // of the best time while sorting, to enter the final phase
+constexpr double kStaysIn = 1.05;     // of the best time while sorting, to enter the final phase
 constexpr double kMustReach = 0.995;  // of the time of the library's first choice, to replace it
 
 using Clock = std::chrono::steady_clock;
@@ -43,7 +43,7 @@ class Event {
 
 struct Candidate {
   int index = 0;
-  double us = 0;  // of one product, summed over rounds
+  double us = 0, worst_us = 0;  // of one product: summed over rounds but for the worst one, which a stall may have hit
   Event begin, end;
 };
 using Candidates = std::vector<std::unique_ptr<Candidate>>;
@@ -87,7 +87,7 @@ int GemmSearch::fastest(Product& product, const GemmAddresses& at, std::span<con
                    "cublasLtMatmul");
   };
   const auto time = [&](const Phase& phase) {
-    for (const auto& candidate : left) candidate->us = 0;
+    for (const auto& candidate : left) candidate->us = candidate->worst_us = 0;
     const int runs = std::max(2, runs_in(phase.timed_us, each));
     for (int round = 0; round < phase.rounds; ++round) {
       for (const auto& candidate : left) {
@@ -97,7 +97,11 @@ int GemmSearch::fastest(Product& product, const GemmAddresses& at, std::span<con
         candidate->end.record(device_.stream());
       }
       device_.synchronize();
-      for (const auto& candidate : left) candidate->us += candidate->end.us_since(candidate->begin) / runs;
+      for (const auto& candidate : left) {
+        const double us = candidate->end.us_since(candidate->begin) / runs;
+        candidate->us += std::min(us, candidate->worst_us);
+        candidate->worst_us = std::max(us, candidate->worst_us);
+      }
       std::reverse(left.begin(), left.end());
     }
   };
