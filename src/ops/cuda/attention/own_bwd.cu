@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   float* const rows = reinterpret_cast<float*>(stages + 4 * kStep * kLine);  // their lse and delta
 
   const int kv = blockIdx.x % a.kv_heads,
-            first = tile_of<kTile>(a, blockIdx.x / a.kv_heads, gridDim.x / a.kv_heads, false) * kTile;
+            first = key_tile<kTile>(a, blockIdx.x / a.kv_heads, gridDim.x / a.kv_heads) * kTile;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warp_row = warp * kM * 16;
   copy_tile<kTile, kWidth, kThreads>(keys, qkv + a.key_column(kv), a.qkv_stride, first, a.tokens, a.head_dim);
   copy_tile<kTile, kWidth, kThreads>(values, qkv + a.value_column(kv), a.qkv_stride, first, a.tokens, a.head_dim);
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   int* const begins = reinterpret_cast<int*>(stages + 4 * kStep * kLine);
 
   const int head = blockIdx.x % a.heads, kv = head / a.group();
-  const int first = tile_of<kTile>(a, blockIdx.x / a.heads, gridDim.x / a.heads, true) * kTile;
+  const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) / a.heads * kTile;  // long ones first
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warp_row = warp * kM * 16;
   const int end = min(first + kTile, a.tokens);
   copy_tile<kTile, kWidth, kThreads>(queries, qkv + int64_t{head} * a.head_dim, a.qkv_stride, first, a.tokens,

@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
   int* const begins = reinterpret_cast<int*>(stages + 4 * kKeys * kLine);
 
   const int head = blockIdx.x % a.heads, kv = head / a.group();
-  const int first = tile_of<kQueries>(a, blockIdx.x / a.heads, gridDim.x / a.heads, true) * kQueries;
+  const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) / a.heads * kQueries;  // long ones first
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warp_row = warp * kM * 16;
   const int end = min(first + kQueries, a.tokens);
 

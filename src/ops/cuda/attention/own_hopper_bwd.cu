@@ -13,9 +13,6 @@ constexpr size_t shared_bytes() {
   return 1024 + (2 * kTile + 4 * kStep) * kWidth * sizeof(Bf16) + std::max(kTile, 4 * kStep) * sizeof(float);
 }
 
-__device__ __forceinline__ Bf16* aligned_tiles(char* raw) {
-  return reinterpret_cast<Bf16*>((reinterpret_cast<uintptr_t>(raw) + 1023) / 1024 * 1024);
-}
 // Through shared memory that the block no longer needs.
 template <int kWidth>
 __device__ __forceinline__ void store_gradient(const float (&c)[kWidth / 8][4], float factor, Bf16* free, Bf16* to,
@@ -39,7 +36,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   float* const rows = reinterpret_cast<float*>(stages + 4 * kSize);  // their lse and delta
 
   const int kv = blockIdx.x % a.kv_heads,
-            first = tile_of<kTile>(a, blockIdx.x / a.kv_heads, gridDim.x / a.kv_heads, false) * kTile;
+            first = key_tile<kTile>(a, blockIdx.x / a.kv_heads, gridDim.x / a.kv_heads) * kTile;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group_row = warp / 4 * 64;
   const int key0 = first + warp * 16 + lane / 4;  // and eight further
   copy_panels<kTile, kWidth, kThreads>(keys, qkv + a.key_column(kv), a.qkv_stride, first, a.tokens, a.head_dim);
@@ -130,8 +127,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 }
 
 // dq of 128 queries of a head.
-template <int kWidth, int kStep>
-__global__ void __launch_bounds__(kThreads, 1)
+template <int kWidth, int kStep, int kBlocks>
+__global__ void __launch_bounds__(kThreads, kBlocks)
     backward_queries(Bf16* dqkv, const Bf16* dout, const Bf16* qkv, const float* lse, const float* delta,
                      const AttentionView a) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -142,7 +139,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   int* const begins = reinterpret_cast<int*>(stages + 4 * kSize);
 
   const int head = blockIdx.x % a.heads, kv = head / a.group();
-  const int first = tile_of<kTile>(a, blockIdx.x / a.heads, gridDim.x / a.heads, true) * kTile;
+  const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) / a.heads * kTile;  // long ones first
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group_row = warp / 4 * 64, row = warp * 16 + lane / 4;
   const int end = min(first + kTile, a.tokens);
   copy_panels<kTile, kWidth, kThreads>(queries, qkv + int64_t{head} * a.head_dim, a.qkv_stride, first, a.tokens,
@@ -221,7 +218,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 #endif
 }
 
-template <int kWidth, int kKeyStep, int kQueryStep>
+template <int kWidth, int kKeyStep, int kQueryStep, int kQueryBlocks>
 void start(CudaDevice& device, Bf16* dqkv, const Bf16* dout, const Bf16* qkv, const float* lse, const float* delta,
            const AttentionView& a) {
   const unsigned tiles = static_cast<unsigned>((a.tokens + kTile - 1) / kTile);
@@ -234,15 +231,15 @@ void start(CudaDevice& device, Bf16* dqkv, const Bf16* dout, const Bf16* qkv, co
          {.blocks = tiles * static_cast<unsigned>(a.heads),
           .threads = kThreads,
           .shared_bytes = shared_bytes<kWidth, kQueryStep>()},
-         backward_queries<kWidth, kQueryStep>, dqkv, dout, qkv, lse, delta, a);
+         backward_queries<kWidth, kQueryStep, kQueryBlocks>, dqkv, dout, qkv, lse, delta, a);
 }
 
 }  // namespace
 
 void backward_hopper(CudaDevice& device, Bf16* dqkv, const Bf16* dout, const Bf16* qkv, const float* lse,
                      const float* delta, const AttentionView& a) {
-  a.head_dim <= 64 ? start<64, 64, 128>(device, dqkv, dout, qkv, lse, delta, a)
-                   : start<128, 64, 64>(device, dqkv, dout, qkv, lse, delta, a);
+  a.head_dim <= 64 ? start<64, 64, 64, 2>(device, dqkv, dout, qkv, lse, delta, a)
+                   : start<128, 64, 64, 1>(device, dqkv, dout, qkv, lse, delta, a);
 }
 
 }  // namespace mantissa::cuda

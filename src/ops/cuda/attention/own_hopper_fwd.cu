@@ -1,4 +1,4 @@
-// The own attention's forward pass on BF16 for Hopper: as own_fwd.cu, 64 queries a warpgroup, 128 keys at a time.
+// The own attention's forward pass on BF16 for Hopper: as own_fwd.cu, 64 queries a warpgroup.
 #include "ops/cuda/attention/own_kernels.h"
 #include "ops/cuda/attention/own_warpgroup.cuh"
 #include "ops/cuda/launch.cuh"
@@ -6,24 +6,28 @@
 namespace mantissa::cuda {
 namespace {
 
-constexpr int kGroups = 2, kThreads = kGroups * 128, kQueries = kGroups * 64, kKeys = 128;
-
-template <int kWidth>
+// Elements of the two steps' keys and values, which are also the result's way out.
+template <int kWidth, int kGroups, int kKeys>
+constexpr int staged() {
+  return std::max(4 * kKeys * kWidth, kGroups * 64 * (kWidth + kPad));
+}
+template <int kWidth, int kGroups, int kKeys>
 constexpr size_t shared_bytes() {
-  return 1024 + (kQueries + 4 * kKeys) * kWidth * sizeof(Bf16) + kQueries * sizeof(int);
+  return 1024 + (kGroups * 64 * kWidth + staged<kWidth, kGroups, kKeys>()) * sizeof(Bf16) + kGroups * 64 * sizeof(int);
 }
 
-template <int kWidth>
-__global__ void __launch_bounds__(kThreads, 1) forward(Bf16* out, float* lse, const Bf16* qkv, const AttentionView a) {
+template <int kWidth, int kGroups, int kKeys, int kBlocks>
+__global__ void __launch_bounds__(kGroups * 128, kBlocks)
+    forward(Bf16* out, float* lse, const Bf16* qkv, const AttentionView a) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  constexpr int kTile = kKeys * kWidth, kN = kKeys / 8;
+  constexpr int kThreads = kGroups * 128, kQueries = kGroups * 64, kTile = kKeys * kWidth, kN = kKeys / 8;
   extern __shared__ char raw[];
-  Bf16* const queries = reinterpret_cast<Bf16*>((reinterpret_cast<uintptr_t>(raw) + 1023) / 1024 * 1024);
+  Bf16* const queries = aligned_tiles(raw);
   Bf16* const stages = queries + kQueries * kWidth;  // keys and values of two steps
-  int* const begins = reinterpret_cast<int*>(stages + 4 * kTile);
+  int* const begins = reinterpret_cast<int*>(stages + staged<kWidth, kGroups, kKeys>());
 
   const int head = blockIdx.x % a.heads, kv = head / a.group();
-  const int first = tile_of<kQueries>(a, blockIdx.x / a.heads, gridDim.x / a.heads, true) * kQueries;
+  const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) / a.heads * kQueries;  // long ones first
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group_row = warp / 4 * 64, row = warp * 16 + lane / 4;
   const int end = min(first + kQueries, a.tokens);
 
@@ -117,19 +121,20 @@ __global__ void __launch_bounds__(kThreads, 1) forward(Bf16* out, float* lse, co
 #endif
 }
 
-template <int kWidth>
+template <int kWidth, int kGroups, int kKeys, int kBlocks>
 void start(CudaDevice& device, Bf16* out, float* lse, const Bf16* qkv, const AttentionView& a) {
-  const unsigned tiles = static_cast<unsigned>((a.tokens + kQueries - 1) / kQueries);
-  launch(
-      device,
-      {.blocks = tiles * static_cast<unsigned>(a.heads), .threads = kThreads, .shared_bytes = shared_bytes<kWidth>()},
-      forward<kWidth>, out, lse, qkv, a);
+  const unsigned tiles = static_cast<unsigned>((a.tokens + kGroups * 64 - 1) / (kGroups * 64));
+  launch(device,
+         {.blocks = tiles * static_cast<unsigned>(a.heads),
+          .threads = kGroups * 128,
+          .shared_bytes = shared_bytes<kWidth, kGroups, kKeys>()},
+         forward<kWidth, kGroups, kKeys, kBlocks>, out, lse, qkv, a);
 }
 
 }  // namespace
 
 void forward_hopper(CudaDevice& device, Bf16* out, float* lse, const Bf16* qkv, const AttentionView& a) {
-  a.head_dim <= 64 ? start<64>(device, out, lse, qkv, a) : start<128>(device, out, lse, qkv, a);
+  a.head_dim <= 64 ? start<64, 2, 64, 2>(device, out, lse, qkv, a) : start<128, 2, 128, 1>(device, out, lse, qkv, a);
 }
 
 }  // namespace mantissa::cuda

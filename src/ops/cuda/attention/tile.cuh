@@ -59,15 +59,14 @@ __device__ __forceinline__ Document document_of(const AttentionView& a, int toke
   return {__ldg(a.offsets + low), __ldg(a.offsets + high)};
 }
 
-// The tile of kRows tokens that the nth of `tiles` blocks of a head takes, long ones first, so that what runs last is
-// short. Queries work the longer the later they stand in their document, keys the shorter.
+// The tile of kRows keys that the nth of `tiles` blocks of a head takes. Where blocks are few, the first tiles of equal
+// documents come first, which the most queries see, so that what runs last is short; else as they lie, for the cache.
 template <int kRows>
-__device__ __forceinline__ int tile_of(const AttentionView& a, int n, int tiles, bool of_queries) {
-  if (a.uniform > 0 && a.uniform % kRows == 0) {
-    const int a_document = a.uniform / kRows, documents = tiles / a_document, place = n / documents;
-    return n % documents * a_document + (of_queries ? a_document - 1 - place : place);
-  }
-  return of_queries ? tiles - 1 - n : n;
+__device__ __forceinline__ int key_tile(const AttentionView& a, int n, int tiles) {
+  constexpr unsigned kFew = 512;  // four a multiprocessor
+  if (gridDim.x > kFew || a.uniform <= 0 || a.uniform % kRows != 0) return n;
+  const int a_document = a.uniform / kRows, documents = tiles / a_document;
+  return n % documents * a_document + n / documents;
 }
 
 __device__ __forceinline__ uint32_t shared_address(const void* p) {
