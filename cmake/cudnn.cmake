@@ -30,12 +30,12 @@ elseif(NOT MANTISSA_CUDNN_INCLUDE)
   message(STATUS "cudnn.h not found: attention runs on the project's own kernels (-DMANTISSA_CUDNN_INCLUDE=folder)")
 else()
   message(STATUS "cuDNN attention: cudnn-frontend from ${MANTISSA_CUDNN_FRONTEND_INCLUDE}, cudnn.h from ${MANTISSA_CUDNN_INCLUDE}")
-  # For the one file that includes them, which is all host calls: -O1 halves the minute and more that it takes.
+  # For the one file that includes them, which is all host calls: -O1 halves the minute that it takes.
   set(cudnn_source ${CMAKE_SOURCE_DIR}/src/ops/cuda/attention/cudnn.cpp)
   set_property(SOURCE ${cudnn_source} APPEND PROPERTY COMPILE_OPTIONS
     -O1 -isystem "${MANTISSA_CUDNN_FRONTEND_INCLUDE}" -isystem "${MANTISSA_CUDNN_INCLUDE}")
   set_property(SOURCE ${cudnn_source} APPEND PROPERTY COMPILE_DEFINITIONS
-    MANTISSA_CUDNN_FRONTEND NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING)
+    MANTISSA_CUDNN_FRONTEND NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING CUDNN_FRONTEND_SKIP_JSON_LIB)
   # Where the library stands here, so that it loads without LD_LIBRARY_PATH.
   find_file(MANTISSA_CUDNN_LIBRARY libcudnn.so.9 HINTS ${CUDAToolkit_LIBRARY_DIR} PATHS "${python_packages}/nvidia/cudnn/lib"
     /usr/lib/x86_64-linux-gnu)

@@ -7,13 +7,9 @@
 #include <cudnn_frontend.h>
 #include <dlfcn.h>
 
-#include <bit>
-#include <chrono>
 #include <cstdlib>
 #include <map>
 #include <unordered_map>
-
-#include "ops/cuda/attention/plan_files.h"
 
 // The library that cudnn-frontend looks its functions up in.
 namespace cudnn_frontend {
@@ -29,8 +25,6 @@ using TensorPtr = std::shared_ptr<fe::graph::Tensor_attributes>;
 constexpr const char* kLibrary = "libcudnn.so.9";
 // Before it, plans of lengths that are no multiple of 128 copy from host memory at each call.
 constexpr size_t kOldestVersion = 91600;
-// A plan that needs cuDNN's compiler takes 400 to 1500 ms on an H200's host, one that does not 40 to 80, a kept one 4.
-constexpr double kWorthKeeping = 0.2;  // seconds
 
 enum Uid : int64_t {
   kQ = 1,
@@ -154,7 +148,7 @@ class GraphBuilder {
 }  // namespace
 
 struct Cudnn::Impl {
-  explicit Impl(CudaDevice& d) : device(d), files(d.options().cache_folder) {}
+  explicit Impl(CudaDevice& d) : device(d) {}
   ~Impl() {
     plans.clear();
     if (handle) fe::detail::destroy_handle(handle);
@@ -167,50 +161,15 @@ struct Cudnn::Impl {
       need(fe::detail::create_handle(&handle), "cudnnCreate");
       need(fe::detail::set_stream(handle, device.stream()), "cudnnSetStream");
     }
-    const std::string key = key_of(shape);
-    std::unique_ptr<Plan> plan = kept(key);
-    if (!plan) {
-      const auto begin = std::chrono::steady_clock::now();
-      plan = std::make_unique<Plan>();
-      plan->graph.set_sm_version(device.info().sm);
-      GraphBuilder(*plan, shape).build();
-      need(plan->graph.build(handle, {fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}), "attention");
-      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-      std::vector<uint8_t> bytes;
-      if (taken.count() > kWorthKeeping && plan->graph.serialize(bytes, /*serialize_structure=*/false).is_good())
-        files.keep(key, bytes);
-    }
+    auto plan = std::make_unique<Plan>();
+    plan->graph.set_sm_version(device.info().sm);
+    GraphBuilder(*plan, shape).build();
+    need(plan->graph.build(handle, {fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}), "attention");
     need(plan->graph.get_workspace_size(plan->workspace), "workspace of attention");
     return *(plans[shape] = std::move(plan));
   }
 
-  // Null where there is none, or cuDNN does not take it.
-  std::unique_ptr<Plan> kept(const std::string& key) {
-    const std::vector<uint8_t> bytes = files.find(key);
-    if (bytes.empty()) return nullptr;
-    std::string why;
-    try {
-      auto plan = std::make_unique<Plan>();
-      fe::error_t status = plan->graph.deserialize(handle, bytes, /*enforce_precompiled=*/false, /*run_warmup=*/false);
-      if (status.is_good()) return plan;
-      why = status.get_message();
-    } catch (const std::exception& error) {  // of the JSON library
-      why = error.what();
-    }
-    fmt::print(stderr, "cuDNN: a kept plan is not taken ({}); it is made anew\n", why);
-    return nullptr;
-  }
-
-  std::string key_of(const CudnnShape& s) const {
-    return fmt::format(
-        "{}, {} multiprocessors, cuDNN {}, frontend {}: {} {} T {} B {} S {} N {} KV {} D {} scale {:08x}",
-        device.info().name, device.multiprocessors(), version, CUDNN_FRONTEND_VERSION,
-        s.backward ? "backward" : "forward", s.packed ? "packed" : "dense", s.tokens, s.batch, s.longest, s.heads,
-        s.kv_heads, s.head_dim, std::bit_cast<uint32_t>(s.scale));
-  }
-
   CudaDevice& device;
-  PlanFiles files;
   std::string version;
   cudnnHandle_t handle = nullptr;
   std::map<CudnnShape, std::unique_ptr<Plan>> plans;
