@@ -1,0 +1,139 @@
+// Verbs on the GPU, in process, beside the CPU's answers.
+#include "base/safetensors.h"
+#include "tests/app/verb_run.h"
+#include "tests/gpu/on_device.h"
+
+namespace mantissa {
+namespace {
+
+using testing::run_verb;
+using testing::VerbResult;
+
+const std::string kGolden = std::string(MANTISSA_SOURCE_DIR) + "/tests/golden/";
+
+class GpuVerbs : public testing::VerbTest {
+ protected:
+  void SetUp() override {
+    std::string absence;
+    device_ = shared_device(false, absence);
+    if (!device_) GTEST_SKIP() << "no GPU: " << absence;
+  }
+  const DeviceInfo& info() const { return device_->info(); }
+
+  // config() in BF16 on the GPU, if `overrides` do not say otherwise.
+  VerbResult train(const std::vector<std::string>& overrides) const {
+    std::vector<std::string> args = {"--device.name=cuda", "--log.console=true"};
+    args.insert(args.end(), overrides.begin(), overrides.end());
+    return run("train", args);
+  }
+  static double loss_of(const std::string& run) { return read_json(run + "/result.json")["loss"].get<double>(); }
+
+ private:
+  Device* device_ = nullptr;
+};
+
+TEST_F(GpuVerbs, TrainSaysWhatItRunsOn) {
+  const VerbResult r = train({});
+  ASSERT_EQ(r.code, 0) << r.err;
+  for (const std::string& part :
+       {"device    " + info().name, std::string(" · CUDA "), std::string("context and libraries"),
+        std::string("started "), std::string("the first step"), std::string(" planned · "), std::string("6/6 100.0%")})
+    EXPECT_NE(r.out.find(part), std::string::npos) << part << "\n" << r.out;
+  const double loss = loss_of(folder / "run");
+  ASSERT_EQ(train({"--device.name=cpu", "--run.dir=" + (folder / "cpu")}).code, 0);
+  EXPECT_NEAR(loss, loss_of(folder / "cpu"), 2e-2 * loss);
+  // The report knows the GPU.
+  EXPECT_NE(read_text(folder / "run/report.html").find(info().name), std::string::npos);
+}
+
+TEST_F(GpuVerbs, QuantizedRecipesAreRefusedOrTakeTheCpu) {
+  const std::vector<std::string> quantized = {"--precision.recipe=mxfp8"};
+  expect_refused(train(quantized), Exit::kUnavailable, {"device.name: cuda", "recipe mxfp8"});
+  const VerbResult r = train({"--precision.recipe=mxfp8", "--device.name=auto"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.out.find("device    cpu: a GPU is there, but recipe mxfp8"), std::string::npos) << r.out;
+  expect_refused(train({"--device.name=cuda:63", "--run.dir=" + (folder / "other")}), Exit::kUnavailable, {"63"});
+}
+
+TEST_F(GpuVerbs, SampleDrawsTheSameTokensInFp32) {
+  for (const char* arch : {"gpt2", "llama", "qwen2", "qwen3"}) {
+    std::vector<std::string> args = {"sample",          kGolden + arch,        "--prompt=It was", "--dtype=fp32",
+                                     "--temperature=0", "--max-new-tokens=32", "--ignore-eos",    "--device=cpu"};
+    const VerbResult cpu = run_verb(args);
+    args.back() = "--device=cuda";
+    const VerbResult gpu = run_verb(args);
+    ASSERT_EQ(gpu.code, 0) << gpu.err;
+    EXPECT_EQ(gpu.out, cpu.out) << arch;
+    EXPECT_NE(gpu.err.find("device " + info().name), std::string::npos) << gpu.err;
+  }
+}
+
+TEST_F(GpuVerbs, EvalAgrees) {
+  for (const auto& [dtype, bound] : {std::pair<const char*, double>{"fp32", 2e-4}, {"bf16", 2e-2}})
+    for (const char* arch : {"gpt2", "llama", "qwen2", "qwen3"}) {
+      SCOPED_TRACE(std::string(arch) + " " + dtype);
+      std::vector<std::string> args = {"eval",
+                                       kGolden + arch,
+                                       folder / "text.txt",
+                                       "--context=64",
+                                       "--max_documents=20",
+                                       "--json",
+                                       std::string("--dtype=") + dtype,
+                                       "--device=cpu"};
+      const VerbResult cpu = run_verb(args);
+      args.back() = "--device=cuda";
+      const VerbResult gpu = run_verb(args);
+      ASSERT_EQ(gpu.code, 0) << gpu.err;
+      const Json a = Json::parse(gpu.out), b = Json::parse(cpu.out);
+      EXPECT_EQ(a["tokens"], b["tokens"]);
+      EXPECT_EQ(a["device"], info().name);
+      EXPECT_NEAR(a["loss"].get<double>(), b["loss"].get<double>(), bound * b["loss"].get<double>());
+    }
+}
+
+// Scale-free distance of two F32 tensors.
+double distance(const safetensors::View& a, const safetensors::View& b) {
+  const auto values = [](const safetensors::View& v) {
+    const auto* p = reinterpret_cast<const float*>(v.bytes.data());
+    return std::vector<float>(p, p + v.elements());
+  };
+  return relative_error(values(a), values(b));
+}
+
+// Every logit, gradient and updated weight in FP32: 2e-4, as the goldens.
+TEST_F(GpuVerbs, ProbeAgreesInFp32) {
+  std::vector<int64_t> ids, labels;
+  for (int64_t i = 0; i < 96; ++i)
+    ids.push_back((i * 37 + 11) % 256), labels.push_back(i % 24 == 23 ? -100 : (i * 53) % 256);
+  const std::vector<int64_t> lengths = {24, 24, 7, 17, 24};
+  const auto entry = [](const char* name, std::vector<int64_t> shape, const std::vector<int64_t>& values) {
+    return safetensors::Entry{name, "I64", std::move(shape), std::as_bytes(std::span(values))};
+  };
+  safetensors::write(folder / "in", {entry("input_ids", {4, 24}, ids), entry("labels", {4, 24}, labels),
+                                     entry("document_lengths", {5}, lengths)});
+  for (const char* arch : {"gpt2", "llama", "qwen2", "qwen3"}) {
+    for (const char* device : {"cpu", "cuda"}) {
+      const VerbResult r =
+          run_verb({"probe", kGolden + arch, "--input", folder / "in", "--output", folder / device,
+                    std::string("--device=") + device, "--adamw-steps=2", "--lr=1e-3", "--deterministic"});
+      ASSERT_EQ(r.code, 0) << r.err;
+    }
+    const auto cpu = safetensors::Reader::open(folder / "cpu"), gpu = safetensors::Reader::open(folder / "cuda");
+    ASSERT_EQ(cpu.tensors().size(), gpu.tensors().size());
+    for (const auto& [name, view] : gpu.tensors()) EXPECT_LT(distance(view, cpu.at(name)), 2e-4) << arch << " " << name;
+  }
+}
+
+TEST_F(GpuVerbs, DoctorAndPlanKnowTheGpu) {
+  const VerbResult doctor = run_verb({"doctor"});
+  ASSERT_EQ(doctor.code, 0) << doctor.err;
+  for (const std::string& part : {"gpu 0      " + info().name, std::string("TFLOP/s BF16"), std::string("driver ")})
+    EXPECT_NE(doctor.out.find(part), std::string::npos) << part << "\n" << doctor.out;
+  const VerbResult plan = run("plan", {"--device.name=cuda"});
+  ASSERT_EQ(plan.code, 0) << plan.err;
+  EXPECT_NE(plan.out.find("device    " + info().name), std::string::npos) << plan.out;
+  EXPECT_NE(plan.out.find("context and libraries"), std::string::npos) << plan.out;
+}
+
+}  // namespace
+}  // namespace mantissa
