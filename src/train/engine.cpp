@@ -80,10 +80,13 @@ int64_t Engine::gpu_scratch_bytes() const {
 }
 
 MemoryLedger Engine::plan() const {
-  // The counting pass leaves addresses empty and is repeated by build().
-  auto* self = const_cast<Engine*>(this);
-  MemoryLedger ledger = Arena::measure([self](Arena& arena) { self->allocate(arena); });
-  if (options_.training) self->optimized_ = params_.optimized();
+  MemoryLedger ledger = arena_.ledger();
+  if (arena_.counting()) {
+    // The counting pass leaves addresses empty and is repeated by build().
+    auto* self = const_cast<Engine*>(this);
+    ledger = Arena::measure([self](Arena& arena) { self->allocate(arena); });
+    if (options_.training) self->optimized_ = params_.optimized();
+  }
   ledger.add("scratch", options_.gpu ? gpu_scratch_bytes() : exec_.scratch_bytes());
   return ledger;
 }
