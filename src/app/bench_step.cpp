@@ -173,8 +173,12 @@ int bench_step(const std::vector<std::string>& given) {
              m.num_hidden_layers, m.hidden_size, m.num_attention_heads, m.num_key_value_heads, m.head_dim,
              grouped(m.vocab_size), count_text(static_cast<double>(count_parameters(m))), o.path);
   std::fflush(stdout);
-  const StepBench bench =
-      bench_steps(config, data.get(), chosen.gpu.get(), {.seconds = o.seconds, .profile = !o.no_profile});
+  const auto progress = [](const std::string& what, double seconds) {
+    fmt::print("after     {:.1f} s: {}\n", seconds, what);
+    std::fflush(stdout);
+  };
+  const StepBench bench = bench_steps(config, data.get(), chosen.gpu.get(),
+                                      {.seconds = o.seconds, .profile = !o.no_profile, .progress = progress});
 
   const int64_t tokens = config.batch.tokens;
   const double step_s = bench.median_s(), tokens_per_s = static_cast<double>(tokens) / step_s;

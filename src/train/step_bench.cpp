@@ -222,6 +222,9 @@ StepProfile summarize_ops(const std::vector<OpTime>& ops) {
 
 StepBench bench_steps(const TrainConfig& config, const Dataset* data, Device* device, const StepBenchOptions& options) {
   const Clock::time_point start = Clock::now();
+  const auto tell = [&](const char* what) {
+    if (options.progress) options.progress(what, since(start));
+  };
   StepBench result;
   result.packed = data != nullptr;
   result.segment_length = data ? data->report().train.segment_length : static_cast<double>(config.data.sequence_length);
@@ -234,11 +237,14 @@ StepBench bench_steps(const TrainConfig& config, const Dataset* data, Device* de
     std::optional<StateSampler> sampler;
     Runner runner(config, engine_of, device, feed);
     result.store = runner.engine().params().options();
+    tell("memory and weights");
     runner.warm_up();
+    tell("plans, searches");
     result.ready_s = since(start);
     result.first_step_s = runner.step();
     result.first_loss = runner.loss();
     result.grad_norm = runner.grad_norm();
+    tell("first step");
     verify(result, config.model.vocab_size);
     for (int64_t i = 0; i < options.warm_steps; ++i) runner.step();
     if (device) sampler.emplace(*device);

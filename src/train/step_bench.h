@@ -1,6 +1,7 @@
 // Whole optimizer steps of a config, verified, timed and profiled.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -13,8 +14,9 @@ namespace mantissa {
 struct StepBenchOptions {
   double seconds = 20;  // of whole steps
   int64_t least_steps = 3;
-  int64_t warm_steps = 2;  // after the first one
-  bool profile = true;     // GPU: one eager step, op by op
+  int64_t warm_steps = 2;                                                 // after the first one
+  bool profile = true;                                                    // GPU: one eager step, op by op
+  std::function<void(const std::string& what, double seconds)> progress;  // seconds since the call; may be empty
 };
 
 // The ops of one kind in a step.
