@@ -11,6 +11,7 @@ void add(Exec& exec, Tensor y, ConstTensor a, ConstTensor b);
 void cast(Exec& exec, Tensor y, ConstTensor x);
 // db[N] += column sums of dy[T,N], summed in FP32 in row-block order, rounded once.
 void bias_bwd(Exec& exec, Tensor db, ConstTensor dy);
+// The two below read their result back: on a GPU they wait for it, and cannot be captured.
 // Sum of squares in double. Non-finite input gives a non-finite result.
 double sum_of_squares(Exec& exec, ConstTensor x);
 // Index of the first NaN or Inf, or -1.

@@ -15,7 +15,7 @@ namespace mantissa::cuda {
 namespace {
 
 constexpr int kThreads = Team::kMaxWarps * kWarp;
-constexpr int kFwdWarps = 4;  // a block of the forward pass, unless a row takes more
+constexpr int kFwdWarps = 8;  // a block of the forward pass, unless a row takes more
 
 struct FwdArgs {
   int64_t rows;
@@ -189,8 +189,7 @@ __global__ void __launch_bounds__(kThreads) norm_fwd_any_kernel(const FwdArgs a)
 }
 
 // g = weight dy, xhat = (x - mean) rstd: dx = rstd (g - mean(g) - xhat mean(g xhat)), dweight = dy xhat, dbias = dy;
-// RMSNorm has no mean(g). rstd is drawn into dy, which leaves dx = g' - mean(g') - (x - mean) rstd² mean(g' (x -
-// mean)), g' = weight rstd dy.
+// RMSNorm has no mean(g). sums: g xhat, g.
 template <bool kLayerNorm, int kGroups, class T>
 __global__ void __launch_bounds__(kThreads, 1) norm_bwd_kernel(const BwdArgs a) {
   constexpr int kSums = kLayerNorm ? 2 : 1;
@@ -198,51 +197,52 @@ __global__ void __launch_bounds__(kThreads, 1) norm_bwd_kernel(const BwdArgs a) 
   const int teams = blockDim.x / team.threads();
   const auto* weight = static_cast<const T*>(a.weight);
   const float inverse = 1.0f / static_cast<float>(a.cols);
-  const auto column = [&](int j) { return (j * team.threads() + team.thread()) * kWide; };
   Wide dweight[kSums][kGroups] = {};  // and dbias
   for (int64_t row = int64_t{blockIdx.x} * teams + team.index(); row < a.rows; row += int64_t{gridDim.x} * teams) {
     const int64_t at = row * a.cols;
-    Packed<T> x[kGroups], past[kGroups];
-    Wide g[kGroups];
+    Packed<T> x[kGroups], dy[kGroups], past[kGroups];
 #pragma unroll
     for (int j = 0; j < kGroups; ++j) {
-      const int c = column(j);
-      x[j] = past[j] = {};
-      g[j] = {};
-      if (c >= a.cols) continue;
-      x[j] = load_packed(static_cast<const T*>(a.x) + at + c);
-      g[j] = load_wide(static_cast<const T*>(a.dy) + at + c);
-      if (a.dresidual) past[j] = load_packed(static_cast<const T*>(a.dresidual) + at + c);
+      const int c = (j * team.threads() + team.thread()) * kWide;
+      x[j] = c < a.cols ? load_packed(static_cast<const T*>(a.x) + at + c) : Packed<T>{};
+      dy[j] = c < a.cols ? load_packed(static_cast<const T*>(a.dy) + at + c) : Packed<T>{};
+    }
+#pragma unroll
+    for (int j = 0; j < kGroups; ++j) {
+      const int c = (j * team.threads() + team.thread()) * kWide;
+      past[j] = a.dresidual && c < a.cols ? load_packed(static_cast<const T*>(a.dresidual) + at + c) : Packed<T>{};
     }
     const float rstd = a.rstd[row], mean = kLayerNorm ? a.mean[row] : 0.0f;
     float sums[kSums] = {};
 #pragma unroll
     for (int j = 0; j < kGroups; ++j) {
-      const int c = column(j);
+      const int c = (j * team.threads() + team.thread()) * kWide;
       if (c >= a.cols) continue;
-      const Wide vx = widen(x[j]), w = load_wide(weight + c);
+      const Wide vx = widen(x[j]), vd = widen(dy[j]), w = load_wide(weight + c);
 #pragma unroll
       for (int k = 0; k < kWide; ++k) {
-        const float d = g[j].x[k] * rstd, off = vx.x[k] - mean;
-        if constexpr (kLayerNorm) dweight[1][j].x[k] += g[j].x[k];
-        dweight[0][j].x[k] += d * off;
-        g[j].x[k] = d * w.x[k];
-        sums[0] += g[j].x[k] * off;
-        if constexpr (kLayerNorm) sums[1] += g[j].x[k];
+        const float xhat = (vx.x[k] - mean) * rstd, g = w.x[k] * vd.x[k];
+        dweight[0][j].x[k] += vd.x[k] * xhat;
+        sums[0] += g * xhat;
+        if constexpr (kLayerNorm) {
+          dweight[1][j].x[k] += vd.x[k];
+          sums[1] += g;
+        }
       }
     }
     team.sum(sums);
-    const float slope = -sums[0] * inverse * rstd * rstd;
-    // g' - mean(g') + (x - mean) slope = g' + x slope + level.
-    const float level = kLayerNorm ? -sums[kSums - 1] * inverse - mean * slope : 0.0f;
+    const float mean_gx = sums[0] * inverse, mean_g = kLayerNorm ? sums[kSums - 1] * inverse : 0.0f;
 #pragma unroll
     for (int j = 0; j < kGroups; ++j) {
-      const int c = column(j);
+      const int c = (j * team.threads() + team.thread()) * kWide;
       if (c >= a.cols) continue;
-      const Wide vx = widen(x[j]);
+      const Wide vx = widen(x[j]), vd = widen(dy[j]), w = load_wide(weight + c);
       Wide v = widen(past[j]);
 #pragma unroll
-      for (int k = 0; k < kWide; ++k) v.x[k] += fmaf(vx.x[k], slope, g[j].x[k]) + level;
+      for (int k = 0; k < kWide; ++k) {
+        const float xhat = (vx.x[k] - mean) * rstd;
+        v.x[k] += rstd * (w.x[k] * vd.x[k] - mean_g - xhat * mean_gx);
+      }
       store_wide(static_cast<T*>(a.dx) + at + c, v);
     }
   }
