@@ -8,6 +8,7 @@ namespace mantissa::cuda {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr int kMostSorted = 1024;  // every slot looks at every other
 
 __global__ void __launch_bounds__(kThreads)
     packed_kernel(int32_t* lengths, int32_t* first_qkv, int32_t* first_out, int32_t* first_statistic,
@@ -15,10 +16,24 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x); i <= slots;
        i += static_cast<int>(gridDim.x) * kThreads) {
     const int first = offsets[i];
-    if (i < slots) lengths[i] = offsets[i + 1] - first;
-    first_qkv[i] = first * qkv_cols;
-    first_out[i] = first * out_cols;
-    first_statistic[i] = first * heads;
+    int place = i;
+    if (i < slots) {
+      const int length = offsets[i + 1] - first;
+      if (slots <= kMostSorted) {
+        place = 0;
+        int begin = offsets[0];
+#pragma unroll 8
+        for (int k = 0; k < slots; ++k) {
+          const int end = offsets[k + 1], other = end - begin;
+          place += other > length || (other == length && k < i);
+          begin = end;
+        }
+      }
+      lengths[place] = length;
+    }
+    first_qkv[place] = first * qkv_cols;
+    first_out[place] = first * out_cols;
+    first_statistic[place] = first * heads;
   }
 }
 
