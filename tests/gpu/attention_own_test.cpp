@@ -44,6 +44,8 @@ std::vector<Case> cases() {
       {"at_tile_borders", {4, 2, 128}, {128, 64, 64, 256, 128, 0, 0}},
       {"beside_tile_borders", {4, 2, 128}, {127, 1, 129, 63, 65, 255}},
       {"uniform", {4, 1, 128}, std::vector<int>(5, 96), 96},
+      {"uniform_tiles", {4, 2, 128}, std::vector<int>(3, 384), 384},
+      {"fewer_rows_than_a_tile", {2, 1, 40}, {9, 0, 5}},
       {"group_1", {2, 2, 128}, random_lengths(9, 200, 1)},
       {"group_4", {4, 1, 64}, random_lengths(7, 300, 2)},
       {"group_6", {12, 2, 128}, random_lengths(6, 250, 3)},
@@ -185,6 +187,32 @@ TEST_F(GpuOwnAttention, RepeatsEveryBit) {
       EXPECT_TRUE(first.bytes() == third.bytes());
     }
   }
+}
+
+// Rows that do not lie at multiples of 16 bytes, as tiles are loaded by, give the same.
+TEST_F(GpuOwnAttention, TakesUnalignedAddresses) {
+  const Case c{"unaligned", {4, 2, 128}, {200, 1, 300, 77}};
+  const Inputs inputs(c);
+  const Result want = inputs.on_cpu();
+  const auto moved = [&](const std::vector<std::byte>& bytes) {
+    std::vector<std::byte> all(8);
+    all.insert(all.end(), bytes.begin(), bytes.end());
+    return all;
+  };
+  const auto on_device = [&](const std::vector<std::byte>& bytes) {
+    return ConstTensor(bytes.data(), DType::kBF16, {static_cast<int64_t>(bytes.size()) / 2});
+  };
+  const std::vector<std::byte> x = moved(inputs.qkv_bytes(DType::kBF16)), dy = moved(inputs.dout_bytes(DType::kBF16));
+  const OnDevice qkv(device(), on_device(x)), dout(device(), on_device(dy)), offsets(device(), inputs.offsets());
+  const OnDevice out(device(), DType::kBF16, inputs.out()), lse(device(), DType::kF32, inputs.lse()),
+      dqkv(device(), DType::kBF16, inputs.qkv());
+  const ConstTensor rows(qkv.as<std::byte>() + 8, DType::kBF16, inputs.qkv()),
+      gradient(dout.as<std::byte>() + 8, DType::kBF16, inputs.out());
+  const Segments segments = inputs.segments(offsets);
+  attention_fwd(exec(), out, lse, rows, segments, c.layout, c.scale());
+  attention_bwd(exec(), dqkv, gradient, rows, out, lse, segments, c.layout, c.scale());
+  EXPECT_LT(relative_error(out.floats(), want.out), 4e-3);
+  EXPECT_LT(relative_error(dqkv.floats(), want.dqkv), 1e-2);
 }
 
 // Scores of several thousand: exponentials overflow unless the row's maximum is taken out first.

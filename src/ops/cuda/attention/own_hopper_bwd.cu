@@ -1,4 +1,5 @@
 // The own attention's backward pass on BF16 for Hopper: as own_bwd.cu, 64 keys or queries a warpgroup.
+#include "ops/cuda/attention/own_boxes.cuh"
 #include "ops/cuda/attention/own_kernels.h"
 #include "ops/cuda/attention/own_warpgroup.cuh"
 #include "ops/cuda/launch.cuh"
@@ -27,7 +28,8 @@ __device__ __forceinline__ void store_gradient(const float (&c)[kWidth / 8][4], 
 template <int kWidth, int kStep>
 __global__ void __launch_bounds__(kThreads, 1)
     backward_keys(Bf16* dqkv, const Bf16* dout, const Bf16* qkv, const float* lse, const float* delta,
-                  const AttentionView a) {
+                  const AttentionView a, const __grid_constant__ CUtensorMap qkv_boxes,
+                  const __grid_constant__ CUtensorMap dout_boxes) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr int kSize = kStep * kWidth, kN = kStep / 8;
   extern __shared__ char raw[];
@@ -45,13 +47,18 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int end[2] = {document_of(a, key0).end, document_of(a, key0 + 8).end};
   const int end_first = document_of(a, first + group_row).end, block_end = document_of(a, first + kTile - 1).end;
   const int steps_a_head = (block_end - first + kStep - 1) / kStep, steps = steps_a_head * a.group();
+  __shared__ uint64_t full[2];  // of the two steps
+  const uint32_t barriers = shared_address(full);
+  make_barriers(barriers, 2);
+  __syncthreads();
   const auto copy_step = [&](int step) {
     const int head = kv * a.group() + step / steps_a_head, at = first + step % steps_a_head * kStep;
-    Bf16* const stage = stages + step % 2 * 2 * kSize;
-    copy_panels<kStep, kWidth, kThreads>(stage, qkv + int64_t{head} * a.head_dim, a.qkv_stride, at, a.tokens,
-                                         a.head_dim);
-    copy_panels<kStep, kWidth, kThreads>(stage + kSize, dout + int64_t{head} * a.head_dim, a.out_stride, at, a.tokens,
-                                         a.head_dim);
+    if (threadIdx.x == 0) {
+      const uint32_t stage = shared_address(stages + step % 2 * 2 * kSize), barrier = barriers + step % 2 * 8;
+      expect_bytes(barrier, kSize * 4);
+      load_tile<kStep, kWidth>(stage, qkv_boxes, head, at, barrier);
+      load_tile<kStep, kWidth>(stage + kSize * 2, dout_boxes, head, at, barrier);
+    }
     if (threadIdx.x < 2 * kStep) {
       const int row = at + static_cast<int>(threadIdx.x) % kStep;
       const bool valid = row < a.tokens;
@@ -66,9 +73,11 @@ __global__ void __launch_bounds__(kThreads, 1)
                  own_values = shared_address(values) + group_row * 128;
   float dk[kWidth / 8][4] = {}, dv[kWidth / 8][4] = {};
   for (int step = 0; step < steps; ++step) {
-    wait_copies<0>();
+    wait_copies<0>();  // lse and delta, at first the keys and values
     publish_tiles();
     __syncthreads();
+    if (step + 1 < steps) copy_step(step + 1);
+    wait_barrier(barriers + step % 2 * 8, step / 2 % 2);
     const int at = first + step % steps_a_head * kStep;
     const uint32_t stage = shared_address(stages + step % 2 * 2 * kSize), stage_dout = stage + kSize * 2;
     const float* const row_lse = rows + step % 2 * 2 * kStep + lane % 4 * 2;
@@ -78,7 +87,6 @@ __global__ void __launch_bounds__(kThreads, 1)
     commit_products();
     enqueue_rows<kWidth>(ds, own_values, kTile * 128, stage_dout, kStep * 128);
     commit_products();
-    if (step + 1 < steps) copy_step(step + 1);
     wait_products<1>();
     pin(p);
     const bool masked = at < first + group_row + 63 || at + kStep > end_first;
@@ -130,7 +138,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 template <int kWidth, int kStep, int kBlocks>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     backward_queries(Bf16* dqkv, const Bf16* dout, const Bf16* qkv, const float* lse, const float* delta,
-                     const AttentionView a) {
+                     const AttentionView a, const __grid_constant__ CUtensorMap qkv_boxes) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr int kSize = kStep * kWidth, kN = kStep / 8;
   extern __shared__ char raw[];
@@ -146,16 +154,20 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
                                        a.head_dim);
   copy_panels<kTile, kWidth, kThreads>(douts, dout + int64_t{head} * a.head_dim, a.out_stride, first, a.tokens,
                                        a.head_dim);
+  commit_copies();
+  __shared__ uint64_t full[2];  // of the two steps
+  const uint32_t barriers = shared_address(full);
+  make_barriers(barriers, 2);
   if (threadIdx.x < kTile) begins[threadIdx.x] = document_of(a, first + threadIdx.x).begin;
   __syncthreads();
   const int key_begin = begins[0], steps = (end - key_begin + kStep - 1) / kStep;
-  const Bf16 *const keys = qkv + a.key_column(kv), *const values = qkv + a.value_column(kv);
   const auto copy_step = [&](int step) {
-    Bf16* const stage = stages + step % 2 * 2 * kSize;
+    if (threadIdx.x != 0) return;
+    const uint32_t stage = shared_address(stages + step % 2 * 2 * kSize), barrier = barriers + step % 2 * 8;
     const int at = key_begin + step * kStep;
-    copy_panels<kStep, kWidth, kThreads>(stage, keys, a.qkv_stride, at, end, a.head_dim);
-    copy_panels<kStep, kWidth, kThreads>(stage + kSize, values, a.qkv_stride, at, end, a.head_dim);
-    commit_copies();
+    expect_bytes(barrier, kSize * 4);
+    load_tile<kStep, kWidth>(stage, qkv_boxes, a.heads + kv, at, barrier);
+    load_tile<kStep, kWidth>(stage + kSize * 2, qkv_boxes, a.heads + a.kv_heads + kv, at, barrier);
   };
   copy_step(0);
 
@@ -172,9 +184,11 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
                  own_douts = shared_address(douts) + group_row * 128;
   float dq[kWidth / 8][4] = {};
   for (int step = 0; step < steps; ++step) {
-    wait_copies<0>();
+    wait_copies<0>();  // the block's own rows, at first
     publish_tiles();
     __syncthreads();
+    if (step + 1 < steps) copy_step(step + 1);
+    wait_barrier(barriers + step % 2 * 8, step / 2 % 2);
     const int at = key_begin + step * kStep;
     const uint32_t stage = shared_address(stages + step % 2 * 2 * kSize);
     float p[kN][4], ds[kN][4];
@@ -183,7 +197,6 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     commit_products();
     enqueue_rows<kWidth>(ds, own_douts, kTile * 128, stage + kSize * 2, kStep * 128);
     commit_products();
-    if (step + 1 < steps) copy_step(step + 1);
     wait_products<1>();
     pin(p);
     const bool masked = at + kStep - 1 > first + group_row || at < begin_last;
@@ -222,16 +235,20 @@ template <int kWidth, int kKeyStep, int kQueryStep, int kQueryBlocks>
 void start(CudaDevice& device, Bf16* dqkv, const Bf16* dout, const Bf16* qkv, const float* lse, const float* delta,
            const AttentionView& a) {
   const unsigned tiles = static_cast<unsigned>((a.tokens + kTile - 1) / kTile);
+  const int64_t all_heads = a.heads + 2 * a.kv_heads;
+  const CUtensorMap query_boxes = boxes_of(qkv, a.tokens, all_heads, a.head_dim, kKeyStep),
+                    key_boxes = boxes_of(qkv, a.tokens, all_heads, a.head_dim, kQueryStep),
+                    dout_boxes = boxes_of(dout, a.tokens, a.heads, a.head_dim, kKeyStep);
   launch(device,
          {.blocks = tiles * static_cast<unsigned>(a.kv_heads),
           .threads = kThreads,
           .shared_bytes = shared_bytes<kWidth, kKeyStep>()},
-         backward_keys<kWidth, kKeyStep>, dqkv, dout, qkv, lse, delta, a);
+         backward_keys<kWidth, kKeyStep>, dqkv, dout, qkv, lse, delta, a, query_boxes, dout_boxes);
   launch(device,
          {.blocks = tiles * static_cast<unsigned>(a.heads),
           .threads = kThreads,
           .shared_bytes = shared_bytes<kWidth, kQueryStep>()},
-         backward_queries<kWidth, kQueryStep, kQueryBlocks>, dqkv, dout, qkv, lse, delta, a);
+         backward_queries<kWidth, kQueryStep, kQueryBlocks>, dqkv, dout, qkv, lse, delta, a, key_boxes);
 }
 
 }  // namespace

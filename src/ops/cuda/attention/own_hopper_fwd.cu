@@ -1,4 +1,5 @@
 // The own attention's forward pass on BF16 for Hopper: as own_fwd.cu, 64 queries a warpgroup.
+#include "ops/cuda/attention/own_boxes.cuh"
 #include "ops/cuda/attention/own_kernels.h"
 #include "ops/cuda/attention/own_warpgroup.cuh"
 #include "ops/cuda/launch.cuh"
@@ -18,7 +19,7 @@ constexpr size_t shared_bytes() {
 
 template <int kWidth, int kGroups, int kKeys, int kBlocks>
 __global__ void __launch_bounds__(kGroups * 128, kBlocks)
-    forward(Bf16* out, float* lse, const Bf16* qkv, const AttentionView a) {
+    forward(Bf16* out, float* lse, const Bf16* qkv, const AttentionView a, const __grid_constant__ CUtensorMap boxes) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr int kThreads = kGroups * 128, kQueries = kGroups * 64, kTile = kKeys * kWidth, kN = kKeys / 8;
   extern __shared__ char raw[];
@@ -33,16 +34,20 @@ __global__ void __launch_bounds__(kGroups * 128, kBlocks)
 
   copy_panels<kQueries, kWidth, kThreads>(queries, qkv + int64_t{head} * a.head_dim, a.qkv_stride, first, a.tokens,
                                           a.head_dim);
+  commit_copies();
+  __shared__ uint64_t full[2];  // of the two steps
+  const uint32_t barriers = shared_address(full);
+  make_barriers(barriers, 2);
   if (threadIdx.x < kQueries) begins[threadIdx.x] = document_of(a, first + threadIdx.x).begin;
   __syncthreads();
   const int key_begin = begins[0], steps = (end - key_begin + kKeys - 1) / kKeys;
-  const Bf16 *const keys = qkv + a.key_column(kv), *const values = qkv + a.value_column(kv);
   const auto copy_step = [&](int step) {
-    Bf16* const stage = stages + step % 2 * 2 * kTile;
+    if (threadIdx.x != 0) return;
+    const uint32_t stage = shared_address(stages + step % 2 * 2 * kTile), barrier = barriers + step % 2 * 8;
     const int at = key_begin + step * kKeys;
-    copy_panels<kKeys, kWidth, kThreads>(stage, keys, a.qkv_stride, at, end, a.head_dim);
-    copy_panels<kKeys, kWidth, kThreads>(stage + kTile, values, a.qkv_stride, at, end, a.head_dim);
-    commit_copies();
+    expect_bytes(barrier, kTile * 4);
+    load_tile<kKeys, kWidth>(stage, boxes, a.heads + kv, at, barrier);
+    load_tile<kKeys, kWidth>(stage + kTile * 2, boxes, a.heads + a.kv_heads + kv, at, barrier);
   };
   copy_step(0);
 
@@ -52,16 +57,17 @@ __global__ void __launch_bounds__(kGroups * 128, kBlocks)
   float top[2] = {-INFINITY, -INFINITY}, sum[2] = {}, o[kWidth / 8][4] = {};
 
   for (int step = 0; step < steps; ++step) {
-    wait_copies<0>();
+    wait_copies<0>();  // the block's own rows, at first
     publish_tiles();
     __syncthreads();
+    if (step + 1 < steps) copy_step(step + 1);
+    wait_barrier(barriers + step % 2 * 8, step / 2 % 2);
     const int at = key_begin + step * kKeys;
     const uint32_t stage = shared_address(stages + step % 2 * 2 * kTile);
     float s[kN][4];
     begin_products();
     enqueue_rows<kWidth>(s, own_rows, kQueries * 128, stage, kKeys * 128);
     commit_products();
-    if (step + 1 < steps) copy_step(step + 1);
     wait_products<0>();
     pin(s);
     if (at + kKeys - 1 > group_first || at < begin_last) {
@@ -128,7 +134,8 @@ void start(CudaDevice& device, Bf16* out, float* lse, const Bf16* qkv, const Att
          {.blocks = tiles * static_cast<unsigned>(a.heads),
           .threads = kGroups * 128,
           .shared_bytes = shared_bytes<kWidth, kGroups, kKeys>()},
-         forward<kWidth, kGroups, kKeys, kBlocks>, out, lse, qkv, a);
+         forward<kWidth, kGroups, kKeys, kBlocks>, out, lse, qkv, a,
+         boxes_of(qkv, a.tokens, a.heads + 2 * a.kv_heads, a.head_dim, kKeys));
 }
 
 }  // namespace

@@ -1,0 +1,44 @@
+// Tiles by the tensor memory accelerator (PTX ISA, cp.async.bulk.tensor): one thread asks for boxes of 64 columns of a
+// head by rows of tokens, zeros beyond the head and the last token, and a barrier in shared memory counts their bytes.
+#pragma once
+
+#include <cuda.h>
+
+#include "ops/cuda/attention/tile.cuh"
+
+namespace mantissa::cuda {
+
+// Of x[T, heads D], boxes of `rows` tokens, laid as own_warpgroup.cuh's panels; x lies at a multiple of 16 bytes, D is
+// one of 8. The map goes to a kernel by value, so a captured graph keeps it.
+CUtensorMap boxes_of(const Bf16* x, int64_t tokens, int64_t heads, int64_t head_dim, int rows);
+
+// `count` barriers from `barriers` on, one arrival each; before a __syncthreads().
+__device__ __forceinline__ void make_barriers(uint32_t barriers, int count) {
+  if (threadIdx.x != 0) return;
+  for (int i = 0; i < count; ++i) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barriers + 8 * i));
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+__device__ __forceinline__ void expect_bytes(uint32_t barrier, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+// Until the barrier's phase of this parity is complete.
+__device__ __forceinline__ void wait_barrier(uint32_t barrier, uint32_t parity) {
+  asm volatile(
+      "{\n.reg .pred p;\n"
+      "again:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra again;\n}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+// A tile of kRows tokens from `token` on, kWidth columns wide.
+template <int kRows, int kWidth>
+__device__ __forceinline__ void load_tile(uint32_t to, const CUtensorMap& map, int head, int token, uint32_t barrier) {
+#pragma unroll
+  for (int panel = 0; panel < kWidth / 64; ++panel)
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
+        "[%2];" ::"r"(to + panel * kRows * 128),
+        "l"(&map), "r"(barrier), "r"(panel * 64), "r"(head), "r"(token)
+        : "memory");
+}
+
+}  // namespace mantissa::cuda
