@@ -2,6 +2,8 @@
 
 #include <nvtx3/nvToolsExt.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "tensor/cuda/check.h"
 #include "tensor/cuda/nvml.h"
@@ -191,6 +193,19 @@ std::vector<OpTime> CudaDevice::stop_profile() {
   }
   marks_.clear();
   return times;
+}
+
+void CudaDevice::allow_shared(const void* kernel, size_t bytes) {
+  constexpr size_t kWithoutLeave = 48 * 1024;
+  const auto [limit, is_new] = shared_limits_.try_emplace(kernel, 0);
+  if (is_new) {
+    cudaFuncAttributes attributes;
+    MANTISSA_CUDA(cudaFuncGetAttributes(&attributes, kernel));
+    limit->second = kWithoutLeave - std::min(kWithoutLeave, attributes.sharedSizeBytes);
+  }
+  if (bytes <= limit->second) return;
+  MANTISSA_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+  limit->second = bytes;
 }
 
 void CudaDevice::mark_begin(const char* op) {

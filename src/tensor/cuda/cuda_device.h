@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "tensor/device.h"
@@ -56,6 +57,10 @@ class CudaDevice : public Device {
   Libraries& libraries() const { return *libraries_; }
   void set_libraries(std::unique_ptr<Libraries> libraries);
 
+  // Lets `kernel` be launched with so many bytes of dynamic shared memory: beside its static ones they may exceed the
+  // 48 KiB that need no leave. A look-up once a kernel is known.
+  void allow_shared(const void* kernel, size_t bytes);
+
   // The start and end of an op in a profile; nothing outside one.
   void mark_begin(const char* op);
   void mark_end();
@@ -74,6 +79,7 @@ class CudaDevice : public Device {
   bool capturing_ = false, profiling_ = false;
   cudaEvent_t profile_start_ = nullptr;
   std::vector<Mark> marks_;
+  std::unordered_map<const void*, size_t> shared_limits_;  // dynamic bytes, by kernel
 };
 
 // The number of devices; 0 and in `absence` why.
