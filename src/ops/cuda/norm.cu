@@ -60,47 +60,48 @@ Layout layout_of(int64_t cols, int most_groups, bool whole) {
   return best;
 }
 
-// The more a thread holds the fewer fit; F32 takes twice the registers.
-template <class T>
-constexpr int kMostGroups = sizeof(T) == 2 ? 4 : 2;
+// The more a thread holds the fewer fit; LayerNorm takes more registers, F32 twice as many.
+template <bool kLayerNorm, class T>
+constexpr int most_groups = sizeof(T) == 4 ? 2
+                            : kLayerNorm   ? 3
+                                           : 4;
 
 template <bool kLayerNorm>
 __device__ __forceinline__ float scaled(float x, float weight, float bias, float mean, float rstd) {
   return kLayerNorm ? weight * (rstd * (x - mean)) + bias : weight * (rstd * x);
 }
 
+// Group j of a thread in a row of `cols`; zeros behind its end. No branch: the loads of all groups are in flight
+// together.
+template <class T>
+__device__ __forceinline__ Packed<T> load_column(const void* row, int column, int cols) {
+  return column < cols ? load_packed(static_cast<const T*>(row) + column) : Packed<T>{};
+}
+
 template <bool kLayerNorm, int kGroups, class X, class Y>
 __global__ void __launch_bounds__(kThreads, 2) norm_fwd_kernel(const FwdArgs a) {
   Team team(a.warps);
   const int teams = blockDim.x / team.threads();
-  const auto* weight = static_cast<const X*>(a.weight);
-  const auto* bias = static_cast<const X*>(a.bias);
   const float inverse = 1.0f / static_cast<float>(a.cols);
+  const auto column = [&](int j) { return (j * team.threads() + team.thread()) * kWide; };
   float amax = 0;
   for (int64_t row = int64_t{blockIdx.x} * teams + team.index(); row < a.rows; row += int64_t{gridDim.x} * teams) {
     const int64_t at = row * a.cols;
     Packed<X> x[kGroups];
 #pragma unroll
-    for (int j = 0; j < kGroups; ++j) {
-      const int c = (j * team.threads() + team.thread()) * kWide;
-      x[j] = c < a.cols ? load_packed(static_cast<const X*>(a.x) + at + c) : Packed<X>{};
-    }
+    for (int j = 0; j < kGroups; ++j) x[j] = load_column<X>(static_cast<const X*>(a.x) + at, column(j), a.cols);
     if (a.r) {
       Packed<X> r[kGroups];
 #pragma unroll
-      for (int j = 0; j < kGroups; ++j) {
-        const int c = (j * team.threads() + team.thread()) * kWide;
-        r[j] = c < a.cols ? load_packed(static_cast<const X*>(a.r) + at + c) : Packed<X>{};
-      }
+      for (int j = 0; j < kGroups; ++j) r[j] = load_column<X>(static_cast<const X*>(a.r) + at, column(j), a.cols);
 #pragma unroll
       for (int j = 0; j < kGroups; ++j) {
-        const int c = (j * team.threads() + team.thread()) * kWide;
         Wide sum = widen(x[j]);
         const Wide other = widen(r[j]);
 #pragma unroll
         for (int k = 0; k < kWide; ++k) sum.x[k] += other.x[k];
         x[j] = pack<X>(sum);
-        if (c < a.cols) store_packed(static_cast<X*>(a.h) + at + c, x[j]);
+        if (column(j) < a.cols) store_packed(static_cast<X*>(a.h) + at + column(j), x[j]);
       }
     }
     float mean = 0;
@@ -115,13 +116,20 @@ __global__ void __launch_bounds__(kThreads, 2) norm_fwd_kernel(const FwdArgs a) 
       team.sum(sum);
       mean = sum[0] * inverse;
     }
+    // LayerNorm's registers do not hold weight and bias over the sum.
+    Packed<X> weights[kLayerNorm ? 1 : kGroups];
+    if constexpr (!kLayerNorm) {
+#pragma unroll
+      for (int j = 0; j < kGroups; ++j) weights[j] = load_column<X>(a.weight, column(j), a.cols);
+    }
     float squares[1] = {};
 #pragma unroll
     for (int j = 0; j < kGroups; ++j) {
-      if (kLayerNorm && (j * team.threads() + team.thread()) * kWide >= a.cols) continue;
       const Wide v = widen(x[j]);
+      float sum = 0;
 #pragma unroll
-      for (int k = 0; k < kWide; ++k) squares[0] += (v.x[k] - mean) * (v.x[k] - mean);
+      for (int k = 0; k < kWide; ++k) sum += (v.x[k] - mean) * (v.x[k] - mean);
+      squares[0] += !kLayerNorm || column(j) < a.cols ? sum : 0.0f;
     }
     team.sum(squares);
     const float rstd = rsqrtf(squares[0] * inverse + a.eps);
@@ -131,18 +139,17 @@ __global__ void __launch_bounds__(kThreads, 2) norm_fwd_kernel(const FwdArgs a) 
     }
 #pragma unroll
     for (int j = 0; j < kGroups; ++j) {
-      const int c = (j * team.threads() + team.thread()) * kWide;
-      if (c >= a.cols) continue;
-      Wide v = widen(x[j]);
-      const Wide w = load_wide(weight + c);
-      Wide b{};
-      if constexpr (kLayerNorm) b = load_wide(bias + c);
+      if (kLayerNorm && column(j) >= a.cols) continue;
+      Wide v = widen(x[j]), bias{};
+      const Wide weight =
+          widen(kLayerNorm ? load_packed(static_cast<const X*>(a.weight) + column(j)) : weights[kLayerNorm ? 0 : j]);
+      if constexpr (kLayerNorm) bias = load_wide(static_cast<const X*>(a.bias) + column(j));
 #pragma unroll
       for (int k = 0; k < kWide; ++k) {
-        v.x[k] = scaled<kLayerNorm>(v.x[k], w.x[k], b.x[k], mean, rstd);
+        v.x[k] = scaled<kLayerNorm>(v.x[k], weight.x[k], bias.x[k], mean, rstd);
         amax = larger_magnitude(amax, v.x[k]);
       }
-      store_wide(static_cast<Y*>(a.y) + at + c, v);
+      if (column(j) < a.cols) store_wide(static_cast<Y*>(a.y) + at + column(j), v);
     }
   }
   raise_amax(a.amax, amax);
@@ -189,61 +196,56 @@ __global__ void __launch_bounds__(kThreads) norm_fwd_any_kernel(const FwdArgs a)
 }
 
 // g = weight dy, xhat = (x - mean) rstd: dx = rstd (g - mean(g) - xhat mean(g xhat)), dweight = dy xhat, dbias = dy;
-// RMSNorm has no mean(g). sums: g xhat, g.
+// RMSNorm has no mean(g). With g' = rstd g, dx = g' - mean(g') - (x - mean) rstd² mean(g' (x - mean)).
 template <bool kLayerNorm, int kGroups, class T>
 __global__ void __launch_bounds__(kThreads, 1) norm_bwd_kernel(const BwdArgs a) {
   constexpr int kSums = kLayerNorm ? 2 : 1;
+  let_next_begin();
   Team team(a.warps);
   const int teams = blockDim.x / team.threads();
-  const auto* weight = static_cast<const T*>(a.weight);
   const float inverse = 1.0f / static_cast<float>(a.cols);
+  const auto column = [&](int j) { return (j * team.threads() + team.thread()) * kWide; };
   Wide dweight[kSums][kGroups] = {};  // and dbias
   for (int64_t row = int64_t{blockIdx.x} * teams + team.index(); row < a.rows; row += int64_t{gridDim.x} * teams) {
     const int64_t at = row * a.cols;
-    Packed<T> x[kGroups], dy[kGroups], past[kGroups];
+    Packed<T> x[kGroups], dy[kGroups], past[kGroups] = {};
 #pragma unroll
     for (int j = 0; j < kGroups; ++j) {
-      const int c = (j * team.threads() + team.thread()) * kWide;
-      x[j] = c < a.cols ? load_packed(static_cast<const T*>(a.x) + at + c) : Packed<T>{};
-      dy[j] = c < a.cols ? load_packed(static_cast<const T*>(a.dy) + at + c) : Packed<T>{};
+      x[j] = load_column<T>(static_cast<const T*>(a.x) + at, column(j), a.cols);
+      dy[j] = load_column<T>(static_cast<const T*>(a.dy) + at, column(j), a.cols);
     }
+    if (a.dresidual) {
 #pragma unroll
-    for (int j = 0; j < kGroups; ++j) {
-      const int c = (j * team.threads() + team.thread()) * kWide;
-      past[j] = a.dresidual && c < a.cols ? load_packed(static_cast<const T*>(a.dresidual) + at + c) : Packed<T>{};
+      for (int j = 0; j < kGroups; ++j)
+        past[j] = load_column<T>(static_cast<const T*>(a.dresidual) + at, column(j), a.cols);
     }
     const float rstd = a.rstd[row], mean = kLayerNorm ? a.mean[row] : 0.0f;
+    Wide g[kGroups];
     float sums[kSums] = {};
 #pragma unroll
     for (int j = 0; j < kGroups; ++j) {
-      const int c = (j * team.threads() + team.thread()) * kWide;
-      if (c >= a.cols) continue;
-      const Wide vx = widen(x[j]), vd = widen(dy[j]), w = load_wide(weight + c);
+      const Wide vx = widen(x[j]), vd = widen(dy[j]), w = widen(load_column<T>(a.weight, column(j), a.cols));
 #pragma unroll
       for (int k = 0; k < kWide; ++k) {
-        const float xhat = (vx.x[k] - mean) * rstd, g = w.x[k] * vd.x[k];
-        dweight[0][j].x[k] += vd.x[k] * xhat;
-        sums[0] += g * xhat;
-        if constexpr (kLayerNorm) {
-          dweight[1][j].x[k] += vd.x[k];
-          sums[1] += g;
-        }
+        const float d = vd.x[k] * rstd, off = vx.x[k] - mean;
+        if constexpr (kLayerNorm) dweight[1][j].x[k] += vd.x[k];
+        dweight[0][j].x[k] += d * off;
+        g[j].x[k] = d * w.x[k];
+        sums[0] += g[j].x[k] * off;
+        if constexpr (kLayerNorm) sums[1] += g[j].x[k];
       }
     }
     team.sum(sums);
-    const float mean_gx = sums[0] * inverse, mean_g = kLayerNorm ? sums[kSums - 1] * inverse : 0.0f;
+    const float slope = -sums[0] * inverse * rstd * rstd;
+    // g' - mean(g') + (x - mean) slope = g' + x slope + level.
+    const float level = kLayerNorm ? -sums[kSums - 1] * inverse - mean * slope : 0.0f;
 #pragma unroll
     for (int j = 0; j < kGroups; ++j) {
-      const int c = (j * team.threads() + team.thread()) * kWide;
-      if (c >= a.cols) continue;
-      const Wide vx = widen(x[j]), vd = widen(dy[j]), w = load_wide(weight + c);
+      const Wide vx = widen(x[j]);
       Wide v = widen(past[j]);
 #pragma unroll
-      for (int k = 0; k < kWide; ++k) {
-        const float xhat = (vx.x[k] - mean) * rstd;
-        v.x[k] += rstd * (w.x[k] * vd.x[k] - mean_g - xhat * mean_gx);
-      }
-      store_wide(static_cast<T*>(a.dx) + at + c, v);
+      for (int k = 0; k < kWide; ++k) v.x[k] += fmaf(vx.x[k], slope, g[j].x[k]) + level;
+      if (column(j) < a.cols) store_wide(static_cast<T*>(a.dx) + at + column(j), v);
     }
   }
   // The block's partial row: its teams' sums in their order.
@@ -333,7 +335,8 @@ void norm_fwd(const char* op, Exec& exec, const Operand& y, Tensor mean, Tensor 
   const bool whole = whole_groups(x.dim(1), {y.high.data, h.data, x.data, r.data, weight.data, bias.data});
   visit_float(x, [&]<class X>(const X*) {
     visit_float(y.high, [&]<class Y>(Y*) {
-      const Layout layout = layout_of(args.cols, kMostGroups<X>, whole);
+      constexpr int kMost = most_groups<kLayerNorm, X>;
+      const Layout layout = layout_of(args.cols, kMost, whole);
       if (layout.groups == 0)
         return launch(device,
                       {.blocks = static_cast<unsigned>(std::min<int64_t>(args.rows, 4 * device.multiprocessors())),
@@ -344,7 +347,7 @@ void norm_fwd(const char* op, Exec& exec, const Operand& y, Tensor mean, Tensor 
       const int teams = std::max(1, kFwdWarps / layout.warps);
       const int64_t blocks = ceil_div(args.rows, int64_t{teams});
       const unsigned threads = static_cast<unsigned>(teams * layout.warps * kWarp);
-      with_groups<kMostGroups<X>>(layout.groups, [&](auto groups) {
+      with_groups<kMost>(layout.groups, [&](auto groups) {
         launch(device, {.blocks = static_cast<unsigned>(blocks), .threads = threads},
                norm_fwd_kernel<kLayerNorm, decltype(groups)::value, X, Y>, args);
       });
@@ -371,7 +374,7 @@ void norm_bwd(const char* op, Exec& exec, Tensor dx, Tensor dweight, Tensor dbia
   CudaDevice& device = device_of(exec);
   const bool whole = whole_groups(x.dim(1), {dx.data, dy.data, x.data, weight.data, dresidual.data});
   visit_float(x, [&]<class T>(const T*) {
-    constexpr int kMost = std::min(kMostGroups<T>, kLayerNorm ? 3 : 4);  // two gradients take more registers
+    constexpr int kMost = most_groups<kLayerNorm, T>;
     const Layout layout = layout_of(args.cols, kMost, whole);
     const int rows_at_once = layout.groups ? layout.teams() : 1;
     const int64_t blocks =
@@ -384,8 +387,6 @@ void norm_bwd(const char* op, Exec& exec, Tensor dx, Tensor dweight, Tensor dbia
       args.warps = layout.warps;
       grid.threads = static_cast<unsigned>(layout.teams() * layout.warps * kWarp);
       grid.shared_bytes = static_cast<size_t>(layout.teams()) * static_cast<size_t>(args.cols) * sizeof(float);
-      // The kernel's static memory counts towards the 48 KiB that need no leave.
-      if (grid.shared_bytes > 40 * 1024) grid.shared_bytes = std::max<size_t>(grid.shared_bytes, 49 * 1024);
       with_groups<kMost>(layout.groups, [&](auto groups) {
         launch(device, grid, norm_bwd_kernel<kLayerNorm, decltype(groups)::value, T>, args);
       });

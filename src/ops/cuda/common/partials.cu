@@ -16,6 +16,7 @@ struct Target {
 __global__ void __launch_bounds__(kWarp* kWarp)
     add_partials_kernel(const float* partial, int rows, int64_t stride, int64_t cols, Target a, Target b) {
   __shared__ float sums[kWarp][kWarp + 1];
+  wait_for_last();
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int64_t first = int64_t{blockIdx.x} * kWarp;
   const float* p = partial + (blockIdx.y ? cols : 0) + first + lane;
@@ -50,7 +51,8 @@ float* partial_rows(const char* op, const Exec& exec, int64_t rows, int64_t cols
 void add_partials(Exec& exec, const float* partial, int64_t rows, Tensor a, Tensor b) {
   const int64_t cols = a.count();
   const unsigned targets = b ? 2 : 1;
-  const Grid grid{.blocks = dim3(static_cast<unsigned>(ceil_div(cols, kWarp)), targets), .threads = kWarp * kWarp};
+  const Grid grid{
+      .blocks = dim3(static_cast<unsigned>(ceil_div(cols, kWarp)), targets), .threads = kWarp * kWarp, .follows = true};
   launch(device_of(exec), grid, add_partials_kernel, partial, static_cast<int>(rows), targets * cols, cols,
          Target{a.data, a.dtype == DType::kBF16}, Target{b.data, b.dtype == DType::kBF16});
 }
