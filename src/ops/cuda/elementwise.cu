@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <type_traits>
 #include <vector>
 
 #include "ops/cuda/common/partials.h"
@@ -14,6 +15,7 @@ namespace mantissa::cuda {
 namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
+constexpr int kColumnBlocks = 6;  // of column sums, on a multiprocessor
 
 // y[i] = a[i] + b[i] (b null: a[i]), eight elements a thread.
 template <bool kAligned, class Y, class A, class B>
@@ -38,24 +40,36 @@ void launch_add(CudaDevice& device, Y* y, const A* a, const B* b, int64_t n) {
 }
 
 // Partial column sums: a block takes the rows [blockIdx.y * block_rows, ...) of kWarp * kCols columns; its warps take
-// these rows in turn, and are added in their order.
+// these rows in turn, a few in flight, and are added in their order.
 template <int kCols, class D>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kColumnBlocks)
     column_sums_kernel(float* partial, const D* dy, int64_t rows, int64_t cols, int64_t block_rows) {
+  constexpr int kFlight = sizeof(D) == 4 ? 2 : 4;
   __shared__ float sums[kWarps][kCols][kWarp];
+  let_next_begin();
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int64_t col = (int64_t{blockIdx.x} * kWarp + lane) * kCols;
   const int64_t first = blockIdx.y * block_rows, last = min(rows, first + block_rows);
   float sum[kCols] = {};
-  if (col < cols) {
-#pragma unroll 4
-    for (int64_t row = first + warp; row < last; row += kWarps) {
+  for (int64_t row = first + warp; row < last && col < cols; row += kFlight * kWarps) {
+    std::conditional_t<kCols == kWide, Packed<D>, D> flight[kFlight];
+#pragma unroll
+    for (int i = 0; i < kFlight; ++i) {
+      const D* p = dy + (row + i * kWarps) * cols + col;
+      const bool is_row = row + i * kWarps < last;
+      if constexpr (kCols == kWide)
+        flight[i] = is_row ? load_packed(p) : Packed<D>{};
+      else
+        flight[i] = is_row ? *p : from_f32<D>(0);
+    }
+#pragma unroll
+    for (int i = 0; i < kFlight; ++i) {
       if constexpr (kCols == kWide) {
-        const Wide v = load_wide(dy + row * cols + col);
+        const Wide v = widen(flight[i]);
 #pragma unroll
         for (int k = 0; k < kCols; ++k) sum[k] += v.x[k];
       } else {
-        sum[0] += to_f32(dy[row * cols + col]);
+        sum[0] += to_f32(flight[i]);
       }
     }
   }
@@ -154,10 +168,10 @@ void bias_bwd(Exec& exec, Tensor db, ConstTensor dy) {
   CudaDevice& device = device_of(exec);
   const bool whole = whole_groups(cols, {dy.data});
   const int64_t tiles = ceil_div(cols, int64_t{kWarp} * (whole ? kWide : 1));
-  // About eight blocks a multiprocessor, each of whose warps has eight rows or more.
+  // All blocks at once, each of whose warps has eight rows or more.
   constexpr int64_t kLeastRows = int64_t{kWarps} * 8;
-  const int64_t wanted = std::min(
-      {ceil_div(int64_t{8} * device.multiprocessors(), tiles), kRowReductionBlocks, ceil_div(rows, kLeastRows)});
+  const int64_t fitting = std::max<int64_t>(1, int64_t{kColumnBlocks} * device.multiprocessors() / tiles);
+  const int64_t wanted = std::min({fitting, kRowReductionBlocks, ceil_div(rows, kLeastRows)});
   const int64_t block_rows = ceil_div(rows, wanted), blocks = ceil_div(rows, block_rows);
   float* partial = partial_rows("bias_bwd", exec, blocks, cols);
   const Grid grid{.blocks = dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(blocks)), .threads = kThreads};
