@@ -15,6 +15,8 @@ namespace {
 namespace cg = cooperative_groups;
 
 constexpr int kThreads = 512;  // at most
+constexpr int kBlocks = 3;     // a multiprocessor's, with so many threads
+constexpr int kBatch = 2;      // groups that a thread works on at a time
 constexpr int kWarps = kThreads / 32;
 constexpr int64_t kSliceBytes = 76000;      // of a row in one block: three blocks share a multiprocessor
 constexpr int64_t kMostBytes = 200 * 1024;  // with a cluster of 8 already; beyond, groups are read again
@@ -113,12 +115,21 @@ struct Group {
       }
     }
   }
-  // Columns from `vocab` on as -Inf.
-  __device__ __forceinline__ static void mask(float (&x)[kCount], int group, int vocab) {
-    if ((group + 1) * kCount <= vocab) return;
+  // Columns from `vocab` on as `with`.
+  __device__ __forceinline__ static void mask(float (&x)[kCount], int group, int vocab, float with) {
 #pragma unroll
-    for (int k = 0; k < kCount; ++k)
-      if (group * kCount + k >= vocab) x[k] = -kInfinity;
+    for (int k = 0; k < kCount; ++k) x[k] = group * kCount + k >= vocab ? with : x[k];
+  }
+  // The largest element, and `most`.
+  __device__ __forceinline__ static float max_of(float most, const uint4& raw) {
+    if constexpr (sizeof(T) == 4) {
+      const float low = fmaxf(__uint_as_float(raw.x), __uint_as_float(raw.y));
+      return fmaxf(most, fmaxf(low, fmaxf(__uint_as_float(raw.z), __uint_as_float(raw.w))));
+    } else {
+      const auto& pair = reinterpret_cast<const __nv_bfloat162(&)[4]>(raw);
+      const float2 two = __bfloat1622float2(__hmax2(__hmax2(pair[0], pair[1]), __hmax2(pair[2], pair[3])));
+      return fmaxf(most, fmaxf(two.x, two.y));
+    }
   }
 };
 
@@ -127,16 +138,71 @@ __device__ __forceinline__ void copy_async(uint4* to, const uint4* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
 }
 
+// Where the partial sums of a row's blocks meet. The store carries its own arrival: a cluster's barrier would wait, at
+// every row, for all that was written to global memory.
+template <int kCluster>
+struct Exchange {
+  Partial parts[2][kCluster];  // one half a row: who sends row r + 2 has been sent row r + 1, by readers of row r
+  uint64_t barrier[2];
+
+  __device__ __forceinline__ static uint32_t address(const void* p) {
+    return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+  }
+  // By one thread.
+  __device__ __forceinline__ void init() {
+    for (uint64_t& b : barrier) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(address(&b)) : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  // By threads 0 to kCluster - 1, each to the block of its number.
+  __device__ __forceinline__ void send(const Partial& mine, int half, int rank, int thread) {
+    if (thread == 0)
+      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address(&barrier[half])),
+                   "n"(kCluster * sizeof(Partial))
+                   : "memory");
+    uint32_t to, there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(to) : "r"(address(&parts[half][rank])), "r"(thread));
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address(&barrier[half])), "r"(thread));
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(to),
+                 "f"(mine.c), "f"(mine.sum), "r"(there)
+                 : "memory");
+  }
+  __device__ __forceinline__ void wait(int half, uint32_t phase) const {
+    uint32_t done = 0;
+    while (!done)
+      asm volatile(
+          "{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\n"
+          "selp.u32 %0, 1, 0, p;\n}"
+          : "=r"(done)
+          : "r"(address(&barrier[half])), "r"(phase)
+          : "memory");
+  }
+};
+
+// Adds groups to a thread's partial sum, all about one maximum.
+template <class G, int kGroups>
+__device__ __forceinline__ void add_groups(Partial& partial, float most, const float (&x)[kGroups][G::kCount]) {
+  const float c = fmaxf(partial.c, most * kLog2e);
+  const float shift = c > -kInfinity ? c : 0.0f;  // NaN in x, or Inf - Inf, reaches the sum
+  float sum[2] = {partial.sum * rescale(partial.c, c), 0};
+#pragma unroll
+  for (int j = 0; j < kGroups; ++j)
+#pragma unroll
+    for (int k = 0; k < G::kCount; ++k) sum[k % 2] += exp2_fast(fmaf(x[j][k], kLog2e, -shift));
+  partial = {c, sum[0] + sum[1]};
+}
+
 template <class T, int kCluster, bool kAligned>
-__global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 3) cross_entropy_kernel(Args a) {
+__global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, kBlocks) cross_entropy_kernel(Args a) {
   using G = Group<T, kAligned>;
   extern __shared__ uint4 held[];
   __shared__ Partial of_warp[kWarps];
-  __shared__ Partial of_block[2][kCluster];  // one half a row, so that one barrier a row is enough
+  __shared__ Exchange<kCluster> exchange;
   const int rank = static_cast<int>(blockIdx.x % kCluster);
   const int threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
   const int groups = static_cast<int>(ceil_div(a.pitch, int64_t{G::kCount}));
   const int begin = rank * a.slice, mine = min(a.slice, groups - begin);
+  const int resident = kAligned ? min(mine, a.resident) : 0;
+  const int whole = min(resident, a.vocab / G::kCount - begin);  // resident groups that need no mask; may be negative
   const int64_t stride = gridDim.x / kCluster;
   const float grad_scale = a.grad_scale ? *a.grad_scale : 0.0f;
 
@@ -144,18 +210,23 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 3) 
   const auto fetch = [&](const T* row, int i) {
     if constexpr (kAligned) copy_async(held + i, reinterpret_cast<const uint4*>(row) + begin + i);
   };
+  const auto fetch_all = [&](const T* row) {
+    for (int i = thread; i < resident; i += threads) fetch(row, i);
+  };
   const auto group_at = [&](const T* row, int i) {
-    if (kAligned && i < a.resident) return held[i];
+    if (i < resident) return held[i];
     return G::read(row, a.pitch, begin + i);
   };
 
   int64_t r = blockIdx.x / kCluster;
   if (r >= a.rows) return;
   int32_t label = a.labels[r];
-  if (label != kIgnored)
-    for (int i = thread; i < mine && i < a.resident; i += threads) fetch(row_at(r), i);
-  if constexpr (kCluster > 1) cg::this_cluster().sync();  // all blocks run before one writes into another
-  for (int parity = 0; r < a.rows; r += stride) {
+  if (label != kIgnored) fetch_all(row_at(r));
+  if constexpr (kCluster > 1) {
+    if (thread == 0) exchange.init();
+    cg::this_cluster().sync();  // all blocks run before one writes into another
+  }
+  for (uint32_t turn = 0; r < a.rows; r += stride) {
     T* row = row_at(r);
     const bool more = r + stride < a.rows;
     const T* next_row = more ? row_at(r + stride) : nullptr;
@@ -166,31 +237,40 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 3) 
       if (a.grad_scale)
         for (int i = thread; i < mine; i += threads) G::write(row, a.pitch, begin + i, zeros);
       if (rank == 0 && thread == 0) a.loss[r] = a.lse[r] = 0;
-      if (prefetch)
-        for (int i = thread; i < mine && i < a.resident; i += threads) fetch(next_row, i);
+      if (prefetch) fetch_all(next_row);
       label = next_label;
       continue;
     }
-    // Before the barrier: behind it the row is overwritten.
-    const float target = rank == 0 && thread == 0 ? to_f32(row[label]) : 0.0f;
+    const int half = static_cast<int>(turn % 2);
     asm volatile("cp.async.wait_all;" ::: "memory");
+    const int label_group = label / G::kCount - begin;
+    const bool has_label = label_group >= 0 && label_group < mine && label_group % threads == thread;
+    float target = 0;
+    if (has_label)
+      target = label_group < resident ? to_f32(reinterpret_cast<const T*>(held)[label - begin * G::kCount])
+                                      : to_f32(row[label]);
 
-    float most = -kInfinity;
-    for (int i = thread; i < mine; i += threads) {
-      float x[G::kCount];
-      G::widen(x, group_at(row, i));
-      G::mask(x, begin + i, a.vocab);
+    Partial partial{-kInfinity, 0};
+    int i = thread;
+    for (; i + (kBatch - 1) * threads < whole; i += kBatch * threads) {
+      float x[kBatch][G::kCount], most = -kInfinity;
+      uint4 raw[kBatch];
 #pragma unroll
-      for (int k = 0; k < G::kCount; ++k) most = fmaxf(most, x[k]);
+      for (int j = 0; j < kBatch; ++j) raw[j] = held[i + j * threads];
+#pragma unroll
+      for (int j = 0; j < kBatch; ++j) {
+        most = G::max_of(most, raw[j]);
+        G::widen(x[j], raw[j]);
+      }
+      add_groups<G>(partial, most, x);
     }
-    Partial partial{most * kLog2e, 0};
-    const float shift = most > -kInfinity ? partial.c : 0.0f;  // NaN in x, or Inf - Inf, reaches the sum
-    for (int i = thread; i < mine; i += threads) {
-      float x[G::kCount];
-      G::widen(x, group_at(row, i));
-      G::mask(x, begin + i, a.vocab);
+    for (; i < mine; i += threads) {
+      float x[1][G::kCount], most = -kInfinity;
+      G::widen(x[0], group_at(row, i));
+      G::mask(x[0], begin + i, a.vocab, -kInfinity);
 #pragma unroll
-      for (int k = 0; k < G::kCount; ++k) partial.sum += exp2_fast(fmaf(x[k], kLog2e, -shift));
+      for (int k = 0; k < G::kCount; ++k) most = fmaxf(most, x[0][k]);
+      add_groups<G>(partial, most, x);
     }
     partial = combine_warp(partial);
     if (thread % 32 == 0) of_warp[thread / 32] = partial;
@@ -198,20 +278,20 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 3) 
     if (thread < 32) {
       const Partial of_lane = thread < threads / 32 ? of_warp[thread] : Partial{-kInfinity, 0};
       const Partial all = combine_warp(of_lane);
-      if (thread < kCluster) {
-        Partial* to = &of_block[parity][rank];
-        if constexpr (kCluster > 1) to = cg::this_cluster().map_shared_rank(to, thread);
-        *to = all;
+      if constexpr (kCluster > 1) {
+        if (thread < kCluster) exchange.send(all, half, rank, thread);
+      } else if (thread == 0) {
+        exchange.parts[half][0] = all;
       }
     }
     if constexpr (kCluster > 1)
-      cg::this_cluster().sync();
+      exchange.wait(half, turn / 2 % 2);
     else
       __syncthreads();
-    const Partial all = combine_all(of_block[parity]);
-    parity ^= 1;
+    const Partial all = combine_all(exchange.parts[half]);
+    ++turn;
 
-    if (rank == 0 && thread == 0) {
+    if (has_label) {
       // c stands for c / log2(e) as FP32 multiplied it, so the losses and the gradient share one softmax.
       const double log_sum = log(static_cast<double>(all.sum)), top = all.c / static_cast<double>(kLog2e);
       a.loss[r] = log_sum + (top - target);
@@ -222,30 +302,44 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 3) 
       float weight = grad_scale;
       if (a.z_weight != 0) weight *= 1 + 2 * a.z_weight * (all.c / kLog2e + logf(all.sum));
       const float scale = weight / all.sum;
-      const int label_group = label / G::kCount;
-      for (int i = thread; i < mine; i += threads) {
-        float x[G::kCount];
-        G::widen(x, group_at(row, i));
+      const auto gradient = [&](float(&x)[G::kCount], const uint4& raw) {
+        G::widen(x, raw);
 #pragma unroll
         for (int k = 0; k < G::kCount; ++k) x[k] = exp2_fast(fmaf(x[k], kLog2e, -all.c)) * scale;
-        if (begin + i == label_group) {
+      };
+      i = thread;
+      for (; i + (kBatch - 1) * threads < whole; i += kBatch * threads) {
+        uint4 raw[kBatch];
 #pragma unroll
-          for (int k = 0; k < G::kCount; ++k)
-            if (k == label % G::kCount) x[k] -= grad_scale;
-        }
-        if ((begin + i + 1) * G::kCount > a.vocab) {
+        for (int j = 0; j < kBatch; ++j) raw[j] = held[i + j * threads];
 #pragma unroll
-          for (int k = 0; k < G::kCount; ++k)
-            if ((begin + i) * G::kCount + k >= a.vocab) x[k] = 0;
+        for (int j = 0; j < kBatch; ++j) {
+          float x[G::kCount];
+          gradient(x, raw[j]);
+          G::write(row, a.pitch, begin + i + j * threads, x);
         }
+        if (prefetch) {
+#pragma unroll
+          for (int j = 0; j < kBatch; ++j) fetch(next_row, i + j * threads);
+        }
+      }
+      for (; i < mine; i += threads) {
+        float x[G::kCount];
+        gradient(x, group_at(row, i));
+        G::mask(x, begin + i, a.vocab, 0);
         G::write(row, a.pitch, begin + i, x);
-        if (prefetch && i < a.resident) fetch(next_row, i);
+        if (prefetch && i < resident) fetch(next_row, i);
+      }
+      if (has_label) {
+        asm volatile("" ::: "memory");  // over the thread's own group
+        row[label] = from_f32<T>(exp2_fast(fmaf(target, kLog2e, -all.c)) * scale - grad_scale);
       }
     } else if (prefetch) {
-      for (int i = thread; i < mine && i < a.resident; i += threads) fetch(next_row, i);
+      fetch_all(next_row);
     }
     label = next_label;
   }
+  if constexpr (kCluster > 1) cg::this_cluster().sync();  // no block ends before it has been sent all
 }
 
 constexpr int kSumThreads = 1024;
