@@ -195,31 +195,9 @@ GpuPeak gpu_peak(Device& device) {
 }
 
 double measure_gpu_gemm(Device& device, DType dtype) {
-  const int64_t size = dtype == DType::kF32 ? 4096 : 8192;  // M = N = K
-  constexpr int kRuns = 10;
-  const int64_t bytes = bytes_of(dtype, size * size);
-  const DeviceBytes memory(device, 3 * bytes);
-  auto* at = static_cast<std::byte*>(memory.get());
-  // Values in [1, 2) whose bits vary as real data's do.
-  std::vector<uint32_t> values(static_cast<size_t>(bytes / 4));
-  uint32_t state = 1;
-  for (uint32_t& value : values) {
-    state = state * 1664525u + 1013904223u;
-    value = dtype == DType::kF32 ? 0x3f800000u | state >> 9 : 0x3f803f80u | (state >> 9 & 0x7f007fu);
-  }
-  device.copy_in(at, values.data(), bytes);
-  device.copy_in(at + bytes, values.data(), bytes);
+  const int64_t size = dtype == DType::kF32 ? 4096 : 8192;
   Exec exec(device);
-  exec.reserve_scratch(kGemmScratchBytes);
-  const GemmDesc desc{.a = GemmSide::plain({at, dtype, {size, size}}),
-                      .b = GemmSide::plain({at + bytes, dtype, {size, size}}),
-                      .c = {at + 2 * bytes, dtype, {size, size}},
-                      .bias = {}};
-  gemm(exec, desc);
-  const double us = device.time_us([&] {
-    for (int i = 0; i < kRuns; ++i) gemm(exec, desc);
-  });
-  return 2e-3 * kRuns * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size) / us;
+  return measure_gemm_rate(exec, dtype, size, size, size, 0.1);
 }
 
 }  // namespace mantissa

@@ -21,7 +21,6 @@ struct StepVariant {
 class StepGraphs {
  public:
   // `work` of this variant was run op by op: libraries have made their plans.
-  bool knows(const StepVariant& variant) const { return graphs_.contains(variant); }
   void add(const StepVariant& variant) { graphs_.try_emplace(variant); }
 
   // Enqueues `work` as one graph, op by op where the variant is not known yet. A graph holds z_weight: another one
