@@ -42,9 +42,12 @@ ChoiceFile::Choices ChoiceFile::read(bool say) const {
       fail(Exit::kInput, "{}: not \"format\": \"{}\"", path_, kFormat);
     const Json& entries = member(json, "choices", path_);
     if (!entries.is_object()) fail(Exit::kInput, "{}: \"choices\" is no object", path_);
-    for (const auto& [key, algorithm] : entries.items())
-      if (algorithm.is_string()) choices.emplace(key, algorithm.get<std::string>());
+    for (const auto& [key, algorithm] : entries.items()) {
+      if (!algorithm.is_string()) fail(Exit::kInput, "{}: the algorithm of \"{}\" is no text", path_, key);
+      choices.emplace(key, algorithm.get<std::string>());
+    }
   } catch (const Error& error) {
+    choices.clear();
     if (say) fmt::print(stderr, "gemm: {}; it is ignored and written anew\n", error.what());
   }
   return choices;
