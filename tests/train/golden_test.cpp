@@ -2,29 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 
-#include "base/safetensors.h"
+#include "tests/train/golden_file.h"
 #include "train/engine.h"
 
 namespace mantissa {
 namespace {
-
-const std::string kGolden = std::string(MANTISSA_SOURCE_DIR) + "/tests/golden/";
-
-std::vector<float> floats(const safetensors::Reader& file, const std::string& name) {
-  const auto& view = file.at(name);
-  std::vector<float> out(static_cast<size_t>(view.elements()));
-  std::memcpy(out.data(), view.bytes.data(), out.size() * sizeof(float));
-  return out;
-}
-
-std::vector<int32_t> integers(const safetensors::Reader& file, const std::string& name) {
-  const auto& view = file.at(name);
-  std::vector<int64_t> wide(static_cast<size_t>(view.elements()));
-  std::memcpy(wide.data(), view.bytes.data(), wide.size() * sizeof(int64_t));
-  return {wide.begin(), wide.end()};
-}
 
 // ||a - b|| / ||b||
 double relative(const std::vector<float>& a, const std::vector<float>& b) {
