@@ -64,6 +64,12 @@ int train_verb(const std::vector<std::string>& given) {
   print_run(console, trainer, config);
   print_data(console, data, config);
   const TrainHooks hooks{.clock = process_seconds,
+                         .loaded =
+                             [&](int64_t bytes, double seconds) {
+                               const auto size = static_cast<double>(bytes);
+                               console.line(fmt::format("weights   {} of {} in {:.2f} s: {:.2f} GB/s", bytes_text(size),
+                                                        config.model_init, seconds, 1e-9 * size / seconds));
+                             },
                          .started =
                              [&](double seconds) {
                                if (device.gpu)

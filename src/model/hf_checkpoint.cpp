@@ -16,14 +16,19 @@ std::vector<ParamSpec> specs_of(const ParamStore& params) {
 
 }  // namespace
 
-void load_hf_weights(const std::string& folder, const ModelConfig& model, ParamStore& params, DType round_to) {
+int64_t load_hf_weights(const std::string& folder, const ModelConfig& model, ParamStore& params, DType round_to) {
   const auto tensors = hf::Tensors::open(folder);
   const std::vector<ParamSpec> specs = specs_of(params);
   const std::vector<hf::Match> matches = hf::match_tensors(tensors, model, specs);
   if (model.tie_word_embeddings && hf::head_differs(tensors, specs))
     fail(Exit::kInput, "{}: lm_head.weight: differs from the embedding, which this model ties to it", tensors.name());
   ParamWriter writer(params);
-  for (const hf::Match& match : matches) hf::load_match(match, writer, round_to);
+  int64_t bytes = 0;
+  for (const hf::Match& match : matches) {
+    hf::load_match(match, writer, round_to);
+    bytes += static_cast<int64_t>(match.view->bytes.size());
+  }
+  return bytes;
 }
 
 std::string first_different_tensor(const std::string& folder, const ModelConfig& model, const ParamStore& params,

@@ -1,6 +1,7 @@
 // Reading Hugging Face model folders: config.json and safetensors, strict both ways (docs/checkpoints.md).
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -19,8 +20,9 @@ ModelConfig read_hf_config(const std::string& folder, std::string* notice = null
 // Reads FOLDER/model.safetensors or its shards (F32, F16 or BF16) into the store, tensor by tensor from the mapped
 // files. A missing, extra or mis-shaped tensor is refused by name (Exit::kInput), before anything is written. A tied
 // model may hold lm_head.weight where it equals the embedding. `round_to` kBF16 rounds the values to BF16 on the way.
-void load_hf_weights(const std::string& folder, const ModelConfig& model, ParamStore& params,
-                     DType round_to = DType::kF32);
+// Returns the bytes of the tensors it has read.
+int64_t load_hf_weights(const std::string& folder, const ModelConfig& model, ParamStore& params,
+                        DType round_to = DType::kF32);
 
 // The name of the first tensor of the folder that differs in a bit from the updated parameters of the store after
 // `round_to`; "" when all agree.

@@ -46,7 +46,8 @@ class Engine {
   const MemoryLedger& ledger() const { return arena_.ledger(); }
 
   void initialize(uint64_t seed) { params_.initialize(seed); }
-  void load(const std::string& folder) { load_hf_weights(folder, decoder_.model(), params_); }
+  // A Hugging Face folder; returns the bytes of its tensors.
+  int64_t load(const std::string& folder) { return load_hf_weights(folder, decoder_.model(), params_); }
 
   // GPU: kernels are loaded, the libraries' plans made and GEMM algorithms searched by two micro-steps that leave no
   // trace. Between build() and a begin_step(); a CPU needs none.

@@ -212,13 +212,17 @@ void Trainer::diagnose(int64_t step, double loss, const StepBatches& batches) {
        step, loss);
 }
 
-void Trainer::start() {
+void Trainer::start(const TrainHooks& hooks) {
   engine_->build();
   engine_->exec().seed = static_cast<uint64_t>(config_.run.seed);
-  if (config_.model_init.empty())
+  if (config_.model_init.empty()) {
     engine_->initialize(static_cast<uint64_t>(config_.run.seed));
-  else
-    engine_->load(config_.model_init);
+  } else {
+    const auto begin = Clock::now();
+    const int64_t bytes = engine_->load(config_.model_init);
+    if (device_) device_->synchronize();
+    if (hooks.loaded) hooks.loaded(bytes, since(begin));
+  }
   sampler_.build(engine_->exec(), engine_->params());
   if (device_) warm_up();
 }
@@ -326,7 +330,7 @@ RunResult Trainer::run(const std::string& folder, const TrainHooks& hooks) {
   Loader loader(data_, {.steps = steps_, .accumulation = memory_.accumulation, .micro_rows = memory_.micro_rows});
   Json about = info();
   log.write_info(about);
-  start();
+  start(hooks);
   if (hooks.started) hooks.started(clock());
   const int64_t validation = data_.rows(Split::kValidation);
   const int64_t eval_rows = config_.train.eval_rows > 0 ? std::min(config_.train.eval_rows, validation) : validation;

@@ -51,6 +51,7 @@ struct RunResult {
 
 struct TrainHooks {
   std::function<double()> clock;                // seconds since the command began; empty: since run()
+  std::function<void(int64_t bytes, double seconds)> loaded;  // model.init: its weights' bytes, the time they took
   std::function<void(double seconds)> started;  // by the clock, before the first step
   std::function<void(double seconds)> stepped;  // by the clock, after the first step
   std::function<void(const StepReport&)> step;
@@ -86,7 +87,7 @@ class Trainer {
     int64_t tail_steps = 0, steady_steps = 0, idle_steps = 0, amax_steps = 0;
   };
 
-  void start();
+  void start(const TrainHooks& hooks);
   void warm_up();
   // The batch as the engine takes it. GPU: Exit::kInput for more documents than a captured step has room for.
   MicroBatch checked(const Batch& batch) const;

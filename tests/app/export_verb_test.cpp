@@ -60,6 +60,17 @@ TEST_F(ExportVerb, OfARun) {
   }
 }
 
+TEST_F(ExportVerb, TrainingStartsFromAModelsFolder) {
+  ASSERT_EQ(run("train").code, 0);
+  const VerbResult r = run("train", {"--model.init=" + (folder / "run/model"), "--run.dir=" + (folder / "more"),
+                                     "--log.console=true", "--optimizer.lr=0"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.out.find("weights   "), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find(" GB/s"), std::string::npos) << r.out;
+  const auto loss = [&](const char* name) { return read_json(folder / name + "/result.json")["eval_loss"]; };
+  EXPECT_EQ(loss("run"), loss("more"));
+}
+
 TEST_F(ExportVerb, Refusals) {
   write_atomic(folder / "there", "x");
   expect_refused(run_verb({"export", golden("gpt2"), folder / "there"}), Exit::kUsage, {"there", "is there already"});
