@@ -50,10 +50,10 @@ struct RunResult {
 };
 
 struct TrainHooks {
-  std::function<double()> clock;                // seconds since the command began; empty: since run()
+  std::function<double()> clock;                              // seconds since the command began; empty: since run()
   std::function<void(int64_t bytes, double seconds)> loaded;  // model.init: its weights' bytes, the time they took
-  std::function<void(double seconds)> started;  // by the clock, before the first step
-  std::function<void(double seconds)> stepped;  // by the clock, after the first step
+  std::function<void(double seconds)> started;                // by the clock, before the first step
+  std::function<void(double seconds)> stepped;                // by the clock, after the first step
   std::function<void(const StepReport&)> step;
   std::function<void(const EvalReport&)> evaluation;
   std::function<void(const SampleReport&)> sample;
