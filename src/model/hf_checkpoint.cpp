@@ -1,6 +1,7 @@
 #include "model/hf_checkpoint.h"
 
 #include "base/error.h"
+#include "base/file.h"
 #include "model/arch/arch.h"
 #include "model/hf_match.h"
 #include "model/hf_values.h"
@@ -24,9 +25,11 @@ int64_t load_hf_weights(const std::string& folder, const ModelConfig& model, Par
     fail(Exit::kInput, "{}: lm_head.weight: differs from the embedding, which this model ties to it", tensors.name());
   ParamWriter writer(params);
   int64_t bytes = 0;
-  for (const hf::Match& match : matches) {
-    hf::load_match(match, writer, round_to);
-    bytes += static_cast<int64_t>(match.view->bytes.size());
+  for (size_t i = 0; i < matches.size(); ++i) {
+    if (i == 0) read_ahead(matches[0].view->bytes);
+    if (i + 1 < matches.size()) read_ahead(matches[i + 1].view->bytes);
+    hf::load_match(matches[i], writer, round_to);
+    bytes += static_cast<int64_t>(matches[i].view->bytes.size());
   }
   return bytes;
 }
