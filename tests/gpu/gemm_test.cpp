@@ -302,6 +302,18 @@ TEST_F(GpuGemmSearch, FindsKeepsAndReadsBack) {
   EXPECT_EQ(reading.device->gemm_choices(), found);
 }
 
+// The second has so few tiles of so long sums that splits along K are proposed.
+TEST_F(GpuGemmSearch, WhatItFindsRepeatsEveryBit) {
+  for (const Case& what : {kSearched, {256, 512, 16384, true, true, DType::kBF16, DType::kBF16, {}, 1}}) {
+    const Expected expected(what);
+    Opened opened = open(true);
+    Operands on(*opened.device, expected);
+    const std::vector<std::byte> first = on.run(*opened.exec);
+    EXPECT_LT(on.error(), expected.bound()) << what.str();
+    for (int i = 0; i < 8; ++i) EXPECT_EQ(on.run(*opened.exec), first) << opened.device->gemm_choices()[0];
+  }
+}
+
 TEST_F(GpuGemmSearch, GarbageIsSaidAndWrittenAnew) {
   const Expected expected(kSearched);
   {
@@ -375,8 +387,9 @@ TEST_F(GpuGemmSearch, ARecordFixesTheAlgorithm) {
   Operands on(*opened.device, expected);
   on.run(*opened.exec);
   opened.device->set_gemm_choices({other});
-  on.run(*opened.exec);
+  const std::vector<std::byte> split = on.run(*opened.exec);
   EXPECT_LT(on.error(), expected.bound());
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(on.run(*opened.exec), split);
   EXPECT_EQ(opened.device->gemm_choices(), std::vector<std::string>{other});
 }
 
