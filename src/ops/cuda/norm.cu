@@ -1,6 +1,7 @@
 // RMSNorm and LayerNorm. Where rows are whole 16-byte groups, a team of warps keeps a row in registers from its one
-// read on, and the terms of the weight gradients over all of its rows; few long-lived blocks. Other rows take a block
-// each, and read it as often as it is needed.
+// read on. Forward: one row a team, many short-lived blocks. Backward: a block a multiprocessor, whose teams keep the
+// terms of the weight gradients over all of their rows, with the next rows on their way into shared memory. Other rows
+// take a block each, and read it as often as it is needed.
 #include "ops/cuda/norm.h"
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include "ops/cuda/common/operand.h"
 #include "ops/cuda/common/partials.h"
 #include "ops/cuda/common/reduce.cuh"
+#include "ops/cuda/common/row_ring.cuh"
 #include "ops/cuda/common/vec.cuh"
 #include "ops/cuda/launch.cuh"
 
@@ -16,10 +18,12 @@ namespace {
 
 constexpr int kThreads = Team::kMaxWarps * kWarp;
 constexpr int kFwdWarps = 8;  // a block of the forward pass, unless a row takes more
+constexpr int kStages = 2;    // rows of a team of the backward pass: the one it works on, and the next
 
 struct FwdArgs {
   int64_t rows;
-  int cols, warps;     // warps a row
+  int cols;
+  float inverse;       // 1 / cols
   void* y;             // [T,H]
   float *mean, *rstd;  // [T]; mean: LayerNorm only
   void* h;             // [T,H], with r only
@@ -31,7 +35,8 @@ struct FwdArgs {
 
 struct BwdArgs {
   int64_t rows;
-  int cols, warps;
+  int cols;
+  float inverse;
   void* dx;
   const void *dy, *x, *weight;
   const float *mean, *rstd;
@@ -42,18 +47,20 @@ struct BwdArgs {
 // How a team lies on a row: each thread holds `groups` groups of eight elements.
 struct Layout {
   int groups = 0, warps = 0;  // 0: no team holds such a row
-  int teams() const { return Team::kMaxWarps / warps; }
 };
 
+// Warps of a block of the backward pass: 168 registers a thread, or 128.
+constexpr int bwd_warps(int groups) { return groups > 2 ? 12 : 16; }
+
 // The fewest idle lanes, then the fewest warps.
-Layout layout_of(int64_t cols, int most_groups, bool whole) {
+Layout layout_of(int64_t cols, int most_groups, bool whole, bool backward) {
   Layout best;
   int64_t idle = -1;
   const int64_t groups_a_row = cols / kWide;
   for (int groups = most_groups; whole && groups > 0; --groups) {
     const int64_t warps = ceil_div(groups_a_row, int64_t{groups} * kWarp);
     const int64_t waste = warps * groups * kWarp - groups_a_row;
-    if (warps > Team::kMaxWarps || (idle >= 0 && waste >= idle)) continue;
+    if (warps > (backward ? bwd_warps(groups) : Team::kMaxWarps) || (idle >= 0 && waste >= idle)) continue;
     idle = waste;
     best = {groups, static_cast<int>(warps)};
   }
@@ -71,85 +78,96 @@ __device__ __forceinline__ float scaled(float x, float weight, float bias, float
   return kLayerNorm ? weight * (rstd * (x - mean)) + bias : weight * (rstd * x);
 }
 
-// Group j of a thread in a row of `cols`; zeros behind its end. No branch: the loads of all groups are in flight
-// together.
-template <class T>
-__device__ __forceinline__ Packed<T> load_column(const void* row, int column, int cols) {
-  return column < cols ? load_packed(static_cast<const T*>(row) + column) : Packed<T>{};
+// The groups of a thread in a row of `cols`. What lies behind the row's end reads its first group and counts nowhere:
+// loads have no branch and are in flight together.
+template <int kGroups>
+struct Columns {
+  int at[kGroups];
+  bool own[kGroups];
+
+  __device__ __forceinline__ Columns(const Team& team, int cols) {
+#pragma unroll
+    for (int j = 0; j < kGroups; ++j) {
+      const int column = (j * team.threads() + team.thread()) * kWide;
+      own[j] = column < cols;
+      at[j] = own[j] ? column : 0;
+    }
+  }
+};
+
+// The sum over a thread's groups of f(j, k), k in a group.
+template <int kGroups, class F>
+__device__ __forceinline__ float sum_of(const Columns<kGroups>& columns, F&& f) {
+  float sum = 0;
+#pragma unroll
+  for (int j = 0; j < kGroups; ++j) {
+    float two[2] = {};
+#pragma unroll
+    for (int k = 0; k < kWide; ++k) two[k % 2] += f(j, k);
+    sum += columns.own[j] ? two[0] + two[1] : 0.0f;
+  }
+  return sum;
 }
 
 template <bool kLayerNorm, int kGroups, class X, class Y>
 __global__ void __launch_bounds__(kThreads, 2) norm_fwd_kernel(const FwdArgs a) {
-  Team team(a.warps);
-  const int teams = blockDim.x / team.threads();
-  const float inverse = 1.0f / static_cast<float>(a.cols);
-  const auto column = [&](int j) { return (j * team.threads() + team.thread()) * kWide; };
+  Team team;
+  const Columns<kGroups> columns(team, a.cols);
+  const int64_t row = int64_t{blockIdx.x} * blockDim.y + team.index(), at = row * a.cols;
+  wait_for_last();
+  let_next_begin();
   float amax = 0;
-  for (int64_t row = int64_t{blockIdx.x} * teams + team.index(); row < a.rows; row += int64_t{gridDim.x} * teams) {
-    const int64_t at = row * a.cols;
-    Packed<X> x[kGroups];
+  if (row < a.rows) {
+    Packed<X> packed[kGroups];
 #pragma unroll
-    for (int j = 0; j < kGroups; ++j) x[j] = load_column<X>(static_cast<const X*>(a.x) + at, column(j), a.cols);
+    for (int j = 0; j < kGroups; ++j) packed[j] = load_packed(static_cast<const X*>(a.x) + at + columns.at[j]);
     if (a.r) {
       Packed<X> r[kGroups];
 #pragma unroll
-      for (int j = 0; j < kGroups; ++j) r[j] = load_column<X>(static_cast<const X*>(a.r) + at, column(j), a.cols);
+      for (int j = 0; j < kGroups; ++j) r[j] = load_packed(static_cast<const X*>(a.r) + at + columns.at[j]);
 #pragma unroll
       for (int j = 0; j < kGroups; ++j) {
-        Wide sum = widen(x[j]);
+        Wide sum = widen(packed[j]);
         const Wide other = widen(r[j]);
 #pragma unroll
         for (int k = 0; k < kWide; ++k) sum.x[k] += other.x[k];
-        x[j] = pack<X>(sum);
-        if (column(j) < a.cols) store_packed(static_cast<X*>(a.h) + at + column(j), x[j]);
+        packed[j] = pack<X>(sum);
+        if (columns.own[j]) store_packed(static_cast<X*>(a.h) + at + columns.at[j], packed[j]);
       }
     }
-    float mean = 0;
+    Wide x[kGroups];
+#pragma unroll
+    for (int j = 0; j < kGroups; ++j) x[j] = widen(packed[j]);
+    float mean[1] = {};
     if constexpr (kLayerNorm) {
-      float sum[1] = {};
+      mean[0] = sum_of(columns, [&](int j, int k) { return x[j].x[k]; });
+      team.sum(mean);
+      mean[0] *= a.inverse;
 #pragma unroll
-      for (int j = 0; j < kGroups; ++j) {
-        const Wide v = widen(x[j]);
+      for (int j = 0; j < kGroups; ++j)
 #pragma unroll
-        for (int k = 0; k < kWide; ++k) sum[0] += v.x[k];
-      }
-      team.sum(sum);
-      mean = sum[0] * inverse;
+        for (int k = 0; k < kWide; ++k) x[j].x[k] -= mean[0];
     }
-    // LayerNorm's registers do not hold weight and bias over the sum.
-    Packed<X> weights[kLayerNorm ? 1 : kGroups];
-    if constexpr (!kLayerNorm) {
-#pragma unroll
-      for (int j = 0; j < kGroups; ++j) weights[j] = load_column<X>(a.weight, column(j), a.cols);
-    }
-    float squares[1] = {};
-#pragma unroll
-    for (int j = 0; j < kGroups; ++j) {
-      const Wide v = widen(x[j]);
-      float sum = 0;
-#pragma unroll
-      for (int k = 0; k < kWide; ++k) sum += (v.x[k] - mean) * (v.x[k] - mean);
-      squares[0] += !kLayerNorm || column(j) < a.cols ? sum : 0.0f;
-    }
+    float squares[1] = {sum_of(columns, [&](int j, int k) { return x[j].x[k] * x[j].x[k]; })};
     team.sum(squares);
-    const float rstd = rsqrtf(squares[0] * inverse + a.eps);
+    const float rstd = rsqrtf(squares[0] * a.inverse + a.eps);
     if (team.thread() == 0) {
       a.rstd[row] = rstd;
-      if constexpr (kLayerNorm) a.mean[row] = mean;
+      if constexpr (kLayerNorm) a.mean[row] = mean[0];
     }
 #pragma unroll
     for (int j = 0; j < kGroups; ++j) {
-      if (kLayerNorm && column(j) >= a.cols) continue;
-      Wide v = widen(x[j]), bias{};
-      const Wide weight =
-          widen(kLayerNorm ? load_packed(static_cast<const X*>(a.weight) + column(j)) : weights[kLayerNorm ? 0 : j]);
-      if constexpr (kLayerNorm) bias = load_wide(static_cast<const X*>(a.bias) + column(j));
+      Wide bias{};
+      const Wide weight = load_wide(static_cast<const X*>(a.weight) + columns.at[j]);
+      if constexpr (kLayerNorm) bias = load_wide(static_cast<const X*>(a.bias) + columns.at[j]);
 #pragma unroll
-      for (int k = 0; k < kWide; ++k) {
-        v.x[k] = scaled<kLayerNorm>(v.x[k], weight.x[k], bias.x[k], mean, rstd);
-        amax = larger_magnitude(amax, v.x[k]);
+      for (int k = 0; k < kWide; ++k) x[j].x[k] = scaled<kLayerNorm>(x[j].x[k], weight.x[k], bias.x[k], 0, rstd);
+      if (!columns.own[j]) continue;
+      store_wide(static_cast<Y*>(a.y) + at + columns.at[j], x[j]);
+      if (a.amax) {
+#pragma unroll
+        for (int k = 0; k < kWide; ++k) amax = larger_magnitude(amax, x[j].x[k]);
       }
-      if (column(j) < a.cols) store_wide(static_cast<Y*>(a.y) + at + column(j), v);
     }
   }
   raise_amax(a.amax, amax);
@@ -158,8 +176,8 @@ __global__ void __launch_bounds__(kThreads, 2) norm_fwd_kernel(const FwdArgs a) 
 // Any row, one block each.
 template <bool kLayerNorm, class X, class Y>
 __global__ void __launch_bounds__(kThreads) norm_fwd_any_kernel(const FwdArgs a) {
-  Team team(Team::kMaxWarps);
-  const float inverse = 1.0f / static_cast<float>(a.cols);
+  Team team;
+  const float inverse = a.inverse;
   float amax = 0;
   for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
     const int64_t at = row * a.cols;
@@ -195,76 +213,98 @@ __global__ void __launch_bounds__(kThreads) norm_fwd_any_kernel(const FwdArgs a)
   raise_amax(a.amax, amax);
 }
 
-// g = weight dy, xhat = (x - mean) rstd: dx = rstd (g - mean(g) - xhat mean(g xhat)), dweight = dy xhat, dbias = dy;
-// RMSNorm has no mean(g). With g' = rstd g, dx = g' - mean(g') - (x - mean) rstd² mean(g' (x - mean)).
+// g = weight dy, xhat = (x - mean) rstd: dx = rstd (g - mean(g) - xhat mean(g xhat)) + dresidual, dweight = dy xhat,
+// dbias = dy; RMSNorm has no mean(g). `carried` is what of dx is known before the means are.
 template <bool kLayerNorm, int kGroups, class T>
-__global__ void __launch_bounds__(kThreads, 1) norm_bwd_kernel(const BwdArgs a) {
+__global__ void __launch_bounds__(bwd_warps(kGroups) * kWarp, 1) norm_bwd_kernel(const BwdArgs a) {
   constexpr int kSums = kLayerNorm ? 2 : 1;
+  extern __shared__ __align__(128) char shared[];
+  __shared__ uint64_t full[Team::kMaxWarps * kStages];
+  Team team;
+  const int teams = blockDim.y, tensors = a.dresidual ? 3 : 2, row_bytes = a.cols * static_cast<int>(sizeof(T));
+  const RowRing<kStages> ring(shared + team.index() * kStages * tensors * row_bytes, full + team.index() * kStages,
+                              row_bytes, tensors);
+  const Columns<kGroups> columns(team, a.cols);
+  const int64_t first = int64_t{team.index()} * gridDim.x + blockIdx.x, step = int64_t{gridDim.x} * teams;
+  const auto fetch = [&](int slot, int64_t row) {
+    if (team.thread() != 0 || row >= a.rows) return;
+    const int64_t at = row * row_bytes;
+    ring.fetch(slot, static_cast<const char*>(a.x) + at, static_cast<const char*>(a.dy) + at,
+               static_cast<const char*>(a.dresidual) + at);
+  };
+  if (team.thread() == 0) ring.prepare();
+  __syncthreads();
+  wait_for_last();
   let_next_begin();
-  Team team(a.warps);
-  const int teams = blockDim.x / team.threads();
-  const float inverse = 1.0f / static_cast<float>(a.cols);
-  const auto column = [&](int j) { return (j * team.threads() + team.thread()) * kWide; };
-  Wide dweight[kSums][kGroups] = {};  // and dbias
-  for (int64_t row = int64_t{blockIdx.x} * teams + team.index(); row < a.rows; row += int64_t{gridDim.x} * teams) {
-    const int64_t at = row * a.cols;
-    Packed<T> x[kGroups], dy[kGroups], past[kGroups] = {};
 #pragma unroll
-    for (int j = 0; j < kGroups; ++j) {
-      x[j] = load_column<T>(static_cast<const T*>(a.x) + at, column(j), a.cols);
-      dy[j] = load_column<T>(static_cast<const T*>(a.dy) + at, column(j), a.cols);
-    }
-    if (a.dresidual) {
+  for (int s = 0; s < kStages; ++s) fetch(s, first + s * step);
+  Wide weight[kGroups], dweight[kSums][kGroups] = {};  // dweight, then dbias
 #pragma unroll
-      for (int j = 0; j < kGroups; ++j)
-        past[j] = load_column<T>(static_cast<const T*>(a.dresidual) + at, column(j), a.cols);
-    }
-    const float rstd = a.rstd[row], mean = kLayerNorm ? a.mean[row] : 0.0f;
-    Wide g[kGroups];
+  for (int j = 0; j < kGroups; ++j) weight[j] = load_wide(static_cast<const T*>(a.weight) + columns.at[j]);
+  float next_rstd = 0, next_mean = 0;
+  const auto read_stats = [&](int64_t row) {
+    if (row >= a.rows) return;
+    next_rstd = a.rstd[row];
+    if constexpr (kLayerNorm) next_mean = a.mean[row];
+  };
+  read_stats(first);
+  int slot = 0;
+  uint32_t parity = 0;
+#pragma unroll 1
+  for (int64_t row = first; row < a.rows; row += step) {
+    const float rstd = next_rstd, shift = -next_mean * rstd;
+    read_stats(row + step);
+    const T* x = reinterpret_cast<const T*>(ring.wait(slot, parity));
+    Wide xhat[kGroups], carried[kGroups];
     float sums[kSums] = {};
 #pragma unroll
     for (int j = 0; j < kGroups; ++j) {
-      const Wide vx = widen(x[j]), vd = widen(dy[j]), w = widen(load_column<T>(a.weight, column(j), a.cols));
+      const Wide vx = load_wide(x + columns.at[j]), dy = load_wide(x + a.cols + columns.at[j]);
+      Wide past{};
+      if (a.dresidual) past = load_wide(x + 2 * a.cols + columns.at[j]);
+      float gx[2] = {}, g[2] = {};
 #pragma unroll
       for (int k = 0; k < kWide; ++k) {
-        const float d = vd.x[k] * rstd, off = vx.x[k] - mean;
-        if constexpr (kLayerNorm) dweight[1][j].x[k] += vd.x[k];
-        dweight[0][j].x[k] += d * off;
-        g[j].x[k] = d * w.x[k];
-        sums[0] += g[j].x[k] * off;
-        if constexpr (kLayerNorm) sums[1] += g[j].x[k];
+        const float gk = dy.x[k] * weight[j].x[k];
+        xhat[j].x[k] = fmaf(vx.x[k], rstd, shift);
+        dweight[0][j].x[k] += dy.x[k] * xhat[j].x[k];
+        if constexpr (kLayerNorm) dweight[1][j].x[k] += dy.x[k];
+        gx[k % 2] += gk * xhat[j].x[k];
+        g[k % 2] += gk;
+        carried[j].x[k] = fmaf(gk, rstd, past.x[k]);
       }
+      sums[0] += columns.own[j] ? gx[0] + gx[1] : 0.0f;
+      if constexpr (kLayerNorm) sums[1] += columns.own[j] ? g[0] + g[1] : 0.0f;
     }
     team.sum(sums);
-    const float slope = -sums[0] * inverse * rstd * rstd;
-    // g' - mean(g') + (x - mean) slope = g' + x slope + level.
-    const float level = kLayerNorm ? -sums[kSums - 1] * inverse - mean * slope : 0.0f;
+    __syncwarp();
+    fetch(slot, row + kStages * step);  // all of the team have read the slot
+    const float slope = -sums[0] * a.inverse * rstd, level = kLayerNorm ? -sums[kSums - 1] * a.inverse * rstd : 0.0f;
 #pragma unroll
     for (int j = 0; j < kGroups; ++j) {
-      const Wide vx = widen(x[j]);
-      Wide v = widen(past[j]);
 #pragma unroll
-      for (int k = 0; k < kWide; ++k) v.x[k] += fmaf(vx.x[k], slope, g[j].x[k]) + level;
-      if (column(j) < a.cols) store_wide(static_cast<T*>(a.dx) + at + column(j), v);
+      for (int k = 0; k < kWide; ++k) {
+        carried[j].x[k] = fmaf(xhat[j].x[k], slope, carried[j].x[k]);
+        if constexpr (kLayerNorm) carried[j].x[k] += level;
+      }
+      if (columns.own[j]) store_wide(static_cast<T*>(a.dx) + row * a.cols + columns.at[j], carried[j]);
     }
+    if (++slot == kStages) slot = 0, parity ^= 1;
   }
   // The block's partial row: its teams' sums in their order.
-  extern __shared__ __align__(16) float rows[];  // [teams, H]
+  float* const rows = reinterpret_cast<float*>(shared);  // [teams, kSums, H]
+  const int width = kSums * a.cols;
+  __syncthreads();
 #pragma unroll
-  for (int s = 0; s < kSums; ++s) {
-    __syncthreads();
+  for (int s = 0; s < kSums; ++s)
 #pragma unroll
-    for (int j = 0; j < kGroups; ++j) {
-      const int c = (j * team.threads() + team.thread()) * kWide;
-      if (c < a.cols) store_wide(rows + team.index() * a.cols + c, dweight[s][j]);
-    }
-    __syncthreads();
-    float* partial = a.partial + (int64_t{blockIdx.x} * kSums + s) * a.cols;
-    for (int c = threadIdx.x; c < a.cols; c += blockDim.x) {
-      float sum = rows[c];
-      for (int t = 1; t < teams; ++t) sum += rows[t * a.cols + c];
-      partial[c] = sum;
-    }
+    for (int j = 0; j < kGroups; ++j)
+      if (columns.own[j]) store_wide(rows + team.index() * width + s * a.cols + columns.at[j], dweight[s][j]);
+  __syncthreads();
+  for (int c = team.index() * team.threads() + team.thread(); c < width; c += teams * team.threads()) {
+    float sum = rows[c];
+    for (int t = 1; t < teams; ++t) sum += rows[t * width + c];
+    a.partial[int64_t{blockIdx.x} * width + c] = sum;
   }
 }
 
@@ -272,8 +312,8 @@ __global__ void __launch_bounds__(kThreads, 1) norm_bwd_kernel(const BwdArgs a) 
 template <bool kLayerNorm, class T>
 __global__ void __launch_bounds__(kThreads) norm_bwd_any_kernel(const BwdArgs a) {
   constexpr int kSums = kLayerNorm ? 2 : 1;
-  Team team(Team::kMaxWarps);
-  const float inverse = 1.0f / static_cast<float>(a.cols);
+  Team team;
+  const float inverse = a.inverse;
   const auto* weight = static_cast<const T*>(a.weight);
   float* dweight = a.partial + int64_t{blockIdx.x} * kSums * a.cols;
   float* dbias = dweight + a.cols;
@@ -306,6 +346,10 @@ __global__ void __launch_bounds__(kThreads) norm_bwd_any_kernel(const BwdArgs a)
   }
 }
 
+dim3 block_of(int teams, const Layout& layout) {
+  return dim3(static_cast<unsigned>(layout.warps * kWarp), static_cast<unsigned>(teams));
+}
+
 // Calls f with std::integral_constant<int, groups>.
 template <int kMost, class F>
 void with_groups(int groups, F&& f) {
@@ -319,7 +363,7 @@ void norm_fwd(const char* op, Exec& exec, const Operand& y, Tensor mean, Tensor 
   start_operand(op, exec, y);
   FwdArgs args{.rows = x.dim(0),
                .cols = static_cast<int>(x.dim(1)),
-               .warps = Team::kMaxWarps,
+               .inverse = 1.0f / static_cast<float>(x.dim(1)),
                .y = y.high.data,
                .mean = kLayerNorm ? mean.as<float>() : nullptr,
                .rstd = rstd.as<float>(),
@@ -336,20 +380,18 @@ void norm_fwd(const char* op, Exec& exec, const Operand& y, Tensor mean, Tensor 
   visit_float(x, [&]<class X>(const X*) {
     visit_float(y.high, [&]<class Y>(Y*) {
       constexpr int kMost = most_groups<kLayerNorm, X>;
-      const Layout layout = layout_of(args.cols, kMost, whole);
+      const Layout layout = layout_of(args.cols, kMost, whole, false);
       if (layout.groups == 0)
         return launch(device,
                       {.blocks = static_cast<unsigned>(std::min<int64_t>(args.rows, 4 * device.multiprocessors())),
                        .threads = kThreads},
                       norm_fwd_any_kernel<kLayerNorm, X, Y>, args);
-      args.warps = layout.warps;
-      // Many short-lived blocks: the hardware keeps the multiprocessors full.
       const int teams = std::max(1, kFwdWarps / layout.warps);
-      const int64_t blocks = ceil_div(args.rows, int64_t{teams});
-      const unsigned threads = static_cast<unsigned>(teams * layout.warps * kWarp);
+      const Grid grid{.blocks = static_cast<unsigned>(ceil_div(args.rows, int64_t{teams})),
+                      .threads = block_of(teams, layout),
+                      .follows = true};
       with_groups<kMost>(layout.groups, [&](auto groups) {
-        launch(device, {.blocks = static_cast<unsigned>(blocks), .threads = threads},
-               norm_fwd_kernel<kLayerNorm, decltype(groups)::value, X, Y>, args);
+        launch(device, grid, norm_fwd_kernel<kLayerNorm, decltype(groups)::value, X, Y>, args);
       });
     });
   });
@@ -361,7 +403,7 @@ void norm_bwd(const char* op, Exec& exec, Tensor dx, Tensor dweight, Tensor dbia
   constexpr int64_t kSums = kLayerNorm ? 2 : 1;
   BwdArgs args{.rows = x.dim(0),
                .cols = static_cast<int>(x.dim(1)),
-               .warps = Team::kMaxWarps,
+               .inverse = 1.0f / static_cast<float>(x.dim(1)),
                .dx = dx.data,
                .dy = dy.data,
                .x = x.data,
@@ -375,18 +417,20 @@ void norm_bwd(const char* op, Exec& exec, Tensor dx, Tensor dweight, Tensor dbia
   const bool whole = whole_groups(x.dim(1), {dx.data, dy.data, x.data, weight.data, dresidual.data});
   visit_float(x, [&]<class T>(const T*) {
     constexpr int kMost = most_groups<kLayerNorm, T>;
-    const Layout layout = layout_of(args.cols, kMost, whole);
-    const int rows_at_once = layout.groups ? layout.teams() : 1;
+    const Layout layout = layout_of(args.cols, kMost, whole, true);
+    const int teams = layout.groups ? bwd_warps(layout.groups) / layout.warps : 1;
     const int64_t blocks =
-        std::min({ceil_div(args.rows, int64_t{rows_at_once}), int64_t{device.multiprocessors()}, kRowReductionBlocks});
+        std::min({ceil_div(args.rows, int64_t{teams}), int64_t{device.multiprocessors()}, kRowReductionBlocks});
     args.partial = partial_rows(op, exec, blocks, kSums * args.cols);
     Grid grid{.blocks = static_cast<unsigned>(blocks), .threads = kThreads};
     if (layout.groups == 0) {
       launch(device, grid, norm_bwd_any_kernel<kLayerNorm, T>, args);
     } else {
-      args.warps = layout.warps;
-      grid.threads = static_cast<unsigned>(layout.teams() * layout.warps * kWarp);
-      grid.shared_bytes = static_cast<size_t>(layout.teams()) * static_cast<size_t>(args.cols) * sizeof(float);
+      grid.threads = block_of(teams, layout);
+      grid.follows = true;
+      const int64_t columns = int64_t{teams} * args.cols;  // of all teams' rows
+      grid.shared_bytes = static_cast<size_t>(std::max(columns * kStages * (dresidual ? 3 : 2) * int64_t{sizeof(T)},
+                                                       columns * kSums * int64_t{sizeof(float)}));
       with_groups<kMost>(layout.groups, [&](auto groups) {
         launch(device, grid, norm_bwd_kernel<kLayerNorm, decltype(groups)::value, T>, args);
       });

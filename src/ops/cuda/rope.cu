@@ -119,6 +119,8 @@ __global__ void __launch_bounds__(kBwdThreads, 1) qk_norm_rope_bwd_kernel(const 
   __shared__ __align__(16) float sums[kWarps][2 * kWide * kLanes];
   const Part part = part_of<kLanes>(a.dim);
   const float inverse = 1.0f / static_cast<float>(a.dim);
+  wait_for_last();
+  let_next_begin();
   const int warp = threadIdx.x / kWarp, slot = threadIdx.x % kWarp / kLanes;
   const uint32_t step = gridDim.x * kWarps * kSlots, first_item = (blockIdx.x * kWarps + warp) * kSlots;
 #pragma unroll 1
@@ -380,7 +382,8 @@ void qk_norm_rope_bwd(Exec& exec, Tensor dx, Tensor dq_weight, Tensor dk_weight,
   int64_t blocks = std::min(args.tokens, kRowReductionBlocks);
   if (lanes) blocks = std::min({ceil_div(args.tokens, kBwdThreads / kWarp), int64_t{device.multiprocessors()}, blocks});
   args.partial = partial_rows(op, exec, blocks, 2 * layout.head_dim);
-  const Grid grid{.blocks = static_cast<unsigned>(blocks), .threads = lanes ? kBwdThreads : kWarp};
+  const Grid grid{
+      .blocks = static_cast<unsigned>(blocks), .threads = lanes ? kBwdThreads : kWarp, .follows = lanes != 0};
   const auto run = [&]<class T>(T) {
     if (lanes == 0) return launch(device, grid, any_kernel<Mode::kNormBwd, T>, args);
     with_lanes(lanes, [&](auto n) { launch(device, grid, qk_norm_rope_bwd_kernel<decltype(n)::value, T>, args); });

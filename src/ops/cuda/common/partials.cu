@@ -13,12 +13,19 @@ struct Target {
 };
 
 // A block sums kWarp columns of one target: warp w the rows w, w + kWarp, ..., then warp w the column w over all warps.
+// What was in the target is read before the partial sums are there: whoever wrote it ended before the kernel that
+// leaves them went beyond its own wait.
 __global__ void __launch_bounds__(kWarp* kWarp)
     add_partials_kernel(const float* partial, int rows, int64_t stride, int64_t cols, Target a, Target b) {
   __shared__ float sums[kWarp][kWarp + 1];
-  wait_for_last();
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  const int64_t first = int64_t{blockIdx.x} * kWarp;
+  const int64_t first = int64_t{blockIdx.x} * kWarp, column = first + warp;
+  const Target target = blockIdx.y ? b : a;
+  auto* const half = static_cast<Bf16*>(target.sum) + column;
+  auto* const single = static_cast<float*>(target.sum) + column;
+  const bool writes = lane == 0 && column < cols;
+  const float old = !writes ? 0.0f : target.is_bf16 ? to_f32(*half) : *single;
+  wait_for_last();
   const float* p = partial + (blockIdx.y ? cols : 0) + first + lane;
   float sum = 0;
   if (first + lane < cols) {
@@ -27,15 +34,12 @@ __global__ void __launch_bounds__(kWarp* kWarp)
   }
   sums[warp][lane] = sum;
   __syncthreads();
-  sum = lanes_sum(sums[lane][warp]);
-  if (lane != 0 || first + warp >= cols) return;
-  const Target target = blockIdx.y ? b : a;
-  if (target.is_bf16) {
-    Bf16* out = static_cast<Bf16*>(target.sum) + first + warp;
-    *out = from_f32<Bf16>(to_f32(*out) + sum);
-  } else {
-    static_cast<float*>(target.sum)[first + warp] += sum;
-  }
+  sum = old + lanes_sum(sums[lane][warp]);
+  if (!writes) return;
+  if (target.is_bf16)
+    *half = from_f32<Bf16>(sum);
+  else
+    *single = sum;
 }
 
 }  // namespace

@@ -25,18 +25,15 @@ __device__ __forceinline__ float lanes_max(float v) {
   return v;
 }
 
-// The threads of a block in teams of `warps` whole warps; each team works on one row at a time and sums over it. At
-// most 16 warps a block.
+// A row of the block's threads, whole warps, is a team: it works on one row at a time and sums over it. At most 16
+// warps a block.
 class Team {
  public:
   static constexpr int kMaxWarps = 16;
 
-  __device__ __forceinline__ explicit Team(int warps)
-      : warps_(warps), index_(threadIdx.x / kWarp / warps), thread_(threadIdx.x - index_ * warps * kWarp) {}
-
-  __device__ __forceinline__ int index() const { return index_; }    // of this team in the block
-  __device__ __forceinline__ int thread() const { return thread_; }  // in the team
-  __device__ __forceinline__ int threads() const { return warps_ * kWarp; }
+  __device__ __forceinline__ int index() const { return threadIdx.y; }   // of this team in the block
+  __device__ __forceinline__ int thread() const { return threadIdx.x; }  // in the team
+  __device__ __forceinline__ int threads() const { return blockDim.x; }
 
   // v[k] = its sum over the team. Every thread of the team takes part.
   template <int kCount>
@@ -45,25 +42,25 @@ class Team {
     __shared__ float slots[2][kMaxSums][kMaxWarps];
 #pragma unroll
     for (int k = 0; k < kCount; ++k) v[k] = lanes_sum(v[k]);
-    if (warps_ == 1) return;
-    const int first = index_ * warps_;
-    if (threadIdx.x % kWarp == 0) {
+    const int warps = threads() / kWarp;
+    if (warps == 1) return;
+    const int first = index() * warps;
+    if (thread() % kWarp == 0) {
 #pragma unroll
-      for (int k = 0; k < kCount; ++k) slots[parity_][k][threadIdx.x / kWarp] = v[k];
+      for (int k = 0; k < kCount; ++k) slots[parity_][k][first + thread() / kWarp] = v[k];
     }
     // One barrier a sum: the other half is overwritten only after all have passed the next one.
-    asm volatile("bar.sync %0, %1;" ::"r"(index_ + 1), "r"(warps_ * kWarp) : "memory");
+    asm volatile("bar.sync %0, %1;" ::"r"(index() + 1), "r"(threads()) : "memory");
 #pragma unroll
     for (int k = 0; k < kCount; ++k) {
       v[k] = slots[parity_][k][first];
-      for (int w = 1; w < warps_; ++w) v[k] += slots[parity_][k][first + w];
+      for (int w = 1; w < warps; ++w) v[k] += slots[parity_][k][first + w];
     }
     parity_ ^= 1;
   }
 
  private:
   static constexpr int kMaxSums = 2;
-  int warps_, index_, thread_;
   int parity_ = 0;
 };
 
@@ -72,13 +69,14 @@ class Team {
 __device__ __forceinline__ void raise_amax(float* amax, float v) {
   if (!amax) return;
   __shared__ float largest[kWarp];
+  const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x, warps = blockDim.y * blockDim.x / kWarp;
   v = lanes_max(v);
-  if (threadIdx.x % kWarp == 0) largest[threadIdx.x / kWarp] = v;
+  if (thread % kWarp == 0) largest[thread / kWarp] = v;
   __syncthreads();
-  if (threadIdx.x >= kWarp) return;
-  v = lanes_max(threadIdx.x < blockDim.x / kWarp ? largest[threadIdx.x] : 0.0f);
+  if (thread >= kWarp) return;
+  v = lanes_max(thread < warps ? largest[thread] : 0.0f);
   // It only grows: whoever reads a value that is not below its own need not write.
-  if (threadIdx.x == 0 && v > *reinterpret_cast<volatile float*>(amax))
+  if (thread == 0 && v > *reinterpret_cast<volatile float*>(amax))
     atomicMax(reinterpret_cast<int*>(amax), __float_as_int(v));
 }
 // |v| where it is larger; NaN is left out.
