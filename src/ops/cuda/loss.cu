@@ -1,5 +1,6 @@
-// A cluster of 1 to 8 blocks holds a row of logits in shared memory: it is read once, and its gradient written once.
-// Each thread owns its groups of 16 bytes from the load to the store, and has the next row's in flight while it writes.
+// A row of logits is read once: bulk copies bring it into the shared memory of a block, or of a cluster of 2 to 8,
+// while the row before is written. Threads take their groups of 16 bytes into registers, and keep them from the sum to
+// the store. Rows that are not aligned or too long are read twice, by a block each.
 #include "ops/cuda/loss.h"
 
 #include <cooperative_groups.h>
@@ -14,12 +15,10 @@ namespace {
 
 namespace cg = cooperative_groups;
 
-constexpr int kThreads = 512;  // at most
-constexpr int kBlocks = 3;     // a multiprocessor's, with so many threads
-constexpr int kBatch = 2;      // groups that a thread works on at a time
-constexpr int kWarps = kThreads / 32;
-constexpr int64_t kSliceBytes = 76000;      // of a row in one block: three blocks share a multiprocessor
-constexpr int64_t kMostBytes = 200 * 1024;  // with a cluster of 8 already; beyond, groups are read again
+constexpr int kThreads = 512;  // of a multiprocessor, 128 registers each: one block, or several of short rows
+constexpr int kShortThreads = 128;
+constexpr int kHeld = 20;        // groups that a thread holds
+constexpr int kMostCluster = 8;  // blocks
 constexpr int32_t kIgnored = -100;
 constexpr float kLog2e = 1.4426950408889634f;
 constexpr float kInfinity = __builtin_huge_valf();
@@ -28,7 +27,7 @@ struct Args {
   void* logits;
   int64_t rows, pitch;  // pitch: columns with the padding, P
   int vocab;
-  int slice, resident;  // groups of a row in one block; those held in shared memory
+  int slice;  // groups of a row in one block
   const int32_t* labels;
   const float* grad_scale;  // null: losses alone
   float z_weight;
@@ -84,23 +83,24 @@ struct Group {
   }
   __device__ __forceinline__ static void write(T* row, int64_t pitch, int group, const float (&x)[kCount]) {
     if constexpr (kAligned) {
-      uint4 raw;
-      if constexpr (sizeof(T) == 4) {
-        raw = make_uint4(__float_as_uint(x[0]), __float_as_uint(x[1]), __float_as_uint(x[2]), __float_as_uint(x[3]));
-      } else {
-        uint32_t words[4];
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          const __nv_bfloat162 pair = __floats2bfloat162_rn(x[2 * j], x[2 * j + 1]);
-          words[j] = reinterpret_cast<const uint32_t&>(pair);
-        }
-        raw = make_uint4(words[0], words[1], words[2], words[3]);
-      }
-      reinterpret_cast<uint4*>(row)[group] = raw;
+      reinterpret_cast<uint4*>(row)[group] = narrow(x);
     } else {
 #pragma unroll
       for (int k = 0; k < kCount; ++k)
         if (int64_t{group} * kCount + k < pitch) row[int64_t{group} * kCount + k] = from_f32<T>(x[k]);
+    }
+  }
+  __device__ __forceinline__ static uint4 narrow(const float (&x)[kCount]) {
+    if constexpr (sizeof(T) == 4) {
+      return make_uint4(__float_as_uint(x[0]), __float_as_uint(x[1]), __float_as_uint(x[2]), __float_as_uint(x[3]));
+    } else {
+      uint32_t words[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const __nv_bfloat162 pair = __floats2bfloat162_rn(x[2 * j], x[2 * j + 1]);
+        words[j] = reinterpret_cast<const uint32_t&>(pair);
+      }
+      return make_uint4(words[0], words[1], words[2], words[3]);
     }
   }
   __device__ __forceinline__ static void widen(float (&x)[kCount], const uint4& raw) {
@@ -133,9 +133,40 @@ struct Group {
   }
 };
 
-__device__ __forceinline__ void copy_async(uint4* to, const uint4* from) {
-  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
+__device__ __forceinline__ uint32_t shared_address(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+
+// An mbarrier of one arrival, by whoever says how many bytes are to come.
+struct Arrivals {
+  uint64_t word;
+
+  __device__ __forceinline__ void init() {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&word)) : "memory");
+  }
+  __device__ __forceinline__ void expect(uint32_t bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&word)), "r"(bytes)
+                 : "memory");
+  }
+  __device__ __forceinline__ void wait(uint32_t phase) const {
+    uint32_t done = 0;
+    while (!done)
+      asm volatile(
+          "{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\n"
+          "selp.u32 %0, 1, 0, p;\n}"
+          : "=r"(done)
+          : "r"(shared_address(&word)), "r"(phase)
+          : "memory");
+  }
+};
+
+// Expects and copies; address and bytes are multiples of 16. By one thread.
+__device__ __forceinline__ void copy_bulk(void* to, const void* from, uint32_t bytes, Arrivals& arrivals) {
+  arrivals.expect(bytes);
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                   shared_address(to)),
+               "l"(from), "r"(bytes), "r"(shared_address(&arrivals.word))
+               : "memory");
 }
 
 // Where the partial sums of a row's blocks meet. The store carries its own arrival: a cluster's barrier would wait, at
@@ -143,203 +174,219 @@ __device__ __forceinline__ void copy_async(uint4* to, const uint4* from) {
 template <int kCluster>
 struct Exchange {
   Partial parts[2][kCluster];  // one half a row: who sends row r + 2 has been sent row r + 1, by readers of row r
-  uint64_t barrier[2];
+  Arrivals arrivals[2];
 
-  __device__ __forceinline__ static uint32_t address(const void* p) {
-    return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-  }
-  // By one thread.
-  __device__ __forceinline__ void init() {
-    for (uint64_t& b : barrier) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(address(&b)) : "memory");
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  }
   // By threads 0 to kCluster - 1, each to the block of its number.
   __device__ __forceinline__ void send(const Partial& mine, int half, int rank, int thread) {
-    if (thread == 0)
-      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address(&barrier[half])),
-                   "n"(kCluster * sizeof(Partial))
-                   : "memory");
+    if (thread == 0) arrivals[half].expect(kCluster * sizeof(Partial));
     uint32_t to, there;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(to) : "r"(address(&parts[half][rank])), "r"(thread));
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address(&barrier[half])), "r"(thread));
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+                 : "=r"(to)
+                 : "r"(shared_address(&parts[half][rank])), "r"(thread));
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+                 : "=r"(there)
+                 : "r"(shared_address(&arrivals[half].word)), "r"(thread));
     asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(to),
                  "f"(mine.c), "f"(mine.sum), "r"(there)
                  : "memory");
   }
-  __device__ __forceinline__ void wait(int half, uint32_t phase) const {
-    uint32_t done = 0;
-    while (!done)
-      asm volatile(
-          "{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\n"
-          "selp.u32 %0, 1, 0, p;\n}"
-          : "=r"(done)
-          : "r"(address(&barrier[half])), "r"(phase)
-          : "memory");
+};
+
+// A row's sums as its threads need them. c stands for c / log2(e) as FP32 multiplied it, so the losses and the gradient
+// share one softmax.
+struct Softmax {
+  Partial all;
+  float scale;  // of 2^(x log2(e) - c) in the gradient: d(loss + z lse²)/dx_j = p_j (1 + 2 z lse) - [j = label]
+
+  __device__ __forceinline__ Softmax(const Args& a, const Partial& sums, float grad_scale) : all(sums) {
+    float weight = grad_scale;
+    if (a.z_weight != 0) weight *= 1 + 2 * a.z_weight * (all.c / kLog2e + logf(all.sum));
+    scale = weight / all.sum;
+  }
+  __device__ __forceinline__ float gradient(float x) const { return exp2_fast(fmaf(x, kLog2e, -all.c)) * scale; }
+  __device__ __forceinline__ void put_losses(const Args& a, int64_t r, float target) const {
+    const double log_sum = log(static_cast<double>(all.sum)), top = all.c / static_cast<double>(kLog2e);
+    a.loss[r] = log_sum + (top - target);
+    a.lse[r] = top + log_sum;
   }
 };
 
-// Adds groups to a thread's partial sum, all about one maximum.
-template <class G, int kGroups>
-__device__ __forceinline__ void add_groups(Partial& partial, float most, const float (&x)[kGroups][G::kCount]) {
-  const float c = fmaxf(partial.c, most * kLog2e);
-  const float shift = c > -kInfinity ? c : 0.0f;  // NaN in x, or Inf - Inf, reaches the sum
-  float sum[2] = {partial.sum * rescale(partial.c, c), 0};
-#pragma unroll
-  for (int j = 0; j < kGroups; ++j)
-#pragma unroll
-    for (int k = 0; k < G::kCount; ++k) sum[k % 2] += exp2_fast(fmaf(x[j][k], kLog2e, -shift));
-  partial = {c, sum[0] + sum[1]};
+// The partial sums of a block's warps, in each of its warps; `of_warp` may be written again after two more calls.
+template <int kWarps>
+__device__ __forceinline__ void share(Partial (&of_warp)[kWarps], const Partial& mine) {
+  const Partial of_lanes = combine_warp(mine);
+  if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = of_lanes;
+  __syncthreads();
+}
+template <int kWarps>
+__device__ __forceinline__ Partial combine_block(const Partial (&of_warp)[kWarps]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  return combine_warp(lane < min(kWarps, static_cast<int>(blockDim.x) / 32) ? of_warp[lane] : Partial{-kInfinity, 0});
 }
 
-template <class T, int kCluster, bool kAligned>
-__global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, kBlocks) cross_entropy_kernel(Args a) {
-  using G = Group<T, kAligned>;
-  extern __shared__ uint4 held[];
-  __shared__ Partial of_warp[kWarps];
+template <class T, int kBlock, int kCluster>
+__global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kBlock, kThreads / kBlock) held_rows_kernel(Args a) {
+  using G = Group<T, true>;
+  extern __shared__ __align__(128) uint4 held[];  // [slice]
+  __shared__ Partial of_warp[2][kBlock / 32];
   __shared__ Exchange<kCluster> exchange;
-  const int rank = static_cast<int>(blockIdx.x % kCluster);
-  const int threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
-  const int groups = static_cast<int>(ceil_div(a.pitch, int64_t{G::kCount}));
-  const int begin = rank * a.slice, mine = min(a.slice, groups - begin);
-  const int resident = kAligned ? min(mine, a.resident) : 0;
-  const int whole = min(resident, a.vocab / G::kCount - begin);  // resident groups that need no mask; may be negative
+  __shared__ Arrivals full;
+  const int thread = static_cast<int>(threadIdx.x), rank = static_cast<int>(blockIdx.x % kCluster);
+  const int begin = rank * a.slice, count = min(a.slice, static_cast<int>(a.pitch / G::kCount) - begin);
+  const int whole = max(a.vocab / G::kCount - begin, 0);  // groups before need no mask
+  const int first_masked = thread + max(whole - thread + kBlock - 1, 0) / kBlock * kBlock;  // of the thread's
   const int64_t stride = gridDim.x / kCluster;
   const float grad_scale = a.grad_scale ? *a.grad_scale : 0.0f;
-
-  const auto row_at = [&](int64_t r) { return static_cast<T*>(a.logits) + r * a.pitch; };
-  const auto fetch = [&](const T* row, int i) {
-    if constexpr (kAligned) copy_async(held + i, reinterpret_cast<const uint4*>(row) + begin + i);
-  };
-  const auto fetch_all = [&](const T* row) {
-    for (int i = thread; i < resident; i += threads) fetch(row, i);
-  };
-  const auto group_at = [&](const T* row, int i) {
-    if (i < resident) return held[i];
-    return G::read(row, a.pitch, begin + i);
-  };
+  const auto row_at = [&](int64_t r) { return static_cast<T*>(a.logits) + r * a.pitch + begin * G::kCount; };
+  const auto load = [&](int64_t r) { copy_bulk(held, row_at(r), static_cast<uint32_t>(count) * 16, full); };
+  let_next_begin();
 
   int64_t r = blockIdx.x / kCluster;
   if (r >= a.rows) return;
   int32_t label = a.labels[r];
-  if (label != kIgnored) fetch_all(row_at(r));
-  if constexpr (kCluster > 1) {
-    if (thread == 0) exchange.init();
-    cg::this_cluster().sync();  // all blocks run before one writes into another
+  if (thread == 0) {
+    full.init();
+    for (Arrivals& x : exchange.arrivals) x.init();
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    if (label != kIgnored) load(r);
   }
+  if constexpr (kCluster > 1)
+    cg::this_cluster().sync();  // all blocks run before one writes into another
+  else
+    __syncthreads();
   for (uint32_t turn = 0; r < a.rows; r += stride) {
     T* row = row_at(r);
-    const bool more = r + stride < a.rows;
-    const T* next_row = more ? row_at(r + stride) : nullptr;
-    const int32_t next_label = more ? a.labels[r + stride] : kIgnored;
-    const bool prefetch = next_label != kIgnored;
+    uint4* to = reinterpret_cast<uint4*>(row) + thread;
+    const int32_t next_label = r + stride < a.rows ? a.labels[r + stride] : kIgnored;
+    const bool prefetches = thread == 0 && next_label != kIgnored;
     if (label == kIgnored) {
-      const float zeros[G::kCount] = {};
+      if (prefetches) load(r + stride);
       if (a.grad_scale)
-        for (int i = thread; i < mine; i += threads) G::write(row, a.pitch, begin + i, zeros);
+        for (int i = 0; thread + i < count; i += kBlock) to[i] = make_uint4(0, 0, 0, 0);
       if (rank == 0 && thread == 0) a.loss[r] = a.lse[r] = 0;
-      if (prefetch) fetch_all(next_row);
       label = next_label;
       continue;
     }
-    const int half = static_cast<int>(turn % 2);
-    asm volatile("cp.async.wait_all;" ::: "memory");
     const int label_group = label / G::kCount - begin;
-    const bool has_label = label_group >= 0 && label_group < mine && label_group % threads == thread;
+    const bool has_label = label_group >= 0 && label_group < count && label_group % kBlock == thread;
+    full.wait(turn % 2);
+    if (whole < count) {  // the padding takes no part
+      for (int i = first_masked; i < count; i += kBlock) {
+        T* x = reinterpret_cast<T*>(held + i);
+        for (int k = 0; k < G::kCount; ++k)
+          if ((begin + i) * G::kCount + k >= a.vocab) x[k] = from_f32<T>(-kInfinity);
+      }
+      asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // before the next row's copy
+    }
     float target = 0;
-    if (has_label)
-      target = label_group < resident ? to_f32(reinterpret_cast<const T*>(held)[label - begin * G::kCount])
-                                      : to_f32(row[label]);
+    if (has_label) target = to_f32(reinterpret_cast<const T*>(held)[label - begin * G::kCount]);
 
-    Partial partial{-kInfinity, 0};
-    int i = thread;
-    for (; i + (kBatch - 1) * threads < whole; i += kBatch * threads) {
-      float x[kBatch][G::kCount], most = -kInfinity;
-      uint4 raw[kBatch];
+    uint4 mine[kHeld];
+    float most = -kInfinity;
 #pragma unroll
-      for (int j = 0; j < kBatch; ++j) raw[j] = held[i + j * threads];
-#pragma unroll
-      for (int j = 0; j < kBatch; ++j) {
-        most = G::max_of(most, raw[j]);
-        G::widen(x[j], raw[j]);
+    for (int j = 0; j < kHeld; ++j)
+      if (thread + j * kBlock < count) {
+        mine[j] = held[thread + j * kBlock];
+        most = G::max_of(most, mine[j]);
       }
-      add_groups<G>(partial, most, x);
-    }
-    for (; i < mine; i += threads) {
-      float x[1][G::kCount], most = -kInfinity;
-      G::widen(x[0], group_at(row, i));
-      G::mask(x[0], begin + i, a.vocab, -kInfinity);
+    const float c = most * kLog2e;
+    const float shift = c > -kInfinity ? c : 0.0f;  // NaN in x, or Inf - Inf, reaches the sum
+    float sums[4] = {};
 #pragma unroll
-      for (int k = 0; k < G::kCount; ++k) most = fmaxf(most, x[0][k]);
-      add_groups<G>(partial, most, x);
-    }
-    partial = combine_warp(partial);
-    if (thread % 32 == 0) of_warp[thread / 32] = partial;
-    __syncthreads();
-    if (thread < 32) {
-      const Partial of_lane = thread < threads / 32 ? of_warp[thread] : Partial{-kInfinity, 0};
-      const Partial all = combine_warp(of_lane);
-      if constexpr (kCluster > 1) {
-        if (thread < kCluster) exchange.send(all, half, rank, thread);
-      } else if (thread == 0) {
-        exchange.parts[half][0] = all;
+    for (int j = 0; j < kHeld; ++j)
+      if (thread + j * kBlock < count) {
+        float x[G::kCount];
+        G::widen(x, mine[j]);
+#pragma unroll
+        for (int k = 0; k < G::kCount; ++k) sums[k % 4] += exp2_fast(fmaf(x[k], kLog2e, -shift));
       }
+    const uint32_t half = turn % 2;
+    share(of_warp[half], {c, (sums[0] + sums[1]) + (sums[2] + sums[3])});  // all have read what they hold
+    if (kCluster > 1 && thread < 32) {
+      const Partial of_block = combine_block(of_warp[half]);
+      if (thread < kCluster) exchange.send(of_block, half, rank, thread);
     }
-    if constexpr (kCluster > 1)
-      exchange.wait(half, turn / 2 % 2);
-    else
-      __syncthreads();
-    const Partial all = combine_all(exchange.parts[half]);
+    if (prefetches) load(r + stride);
+    Partial all;
+    if constexpr (kCluster > 1) {
+      exchange.arrivals[half].wait(turn / 2 % 2);
+      all = combine_all(exchange.parts[half]);
+    } else {
+      all = combine_block(of_warp[half]);
+    }
     ++turn;
 
-    if (has_label) {
-      // c stands for c / log2(e) as FP32 multiplied it, so the losses and the gradient share one softmax.
-      const double log_sum = log(static_cast<double>(all.sum)), top = all.c / static_cast<double>(kLog2e);
-      a.loss[r] = log_sum + (top - target);
-      a.lse[r] = top + log_sum;
-    }
+    const Softmax softmax(a, all, grad_scale);
     if (a.grad_scale) {
-      // d(loss + z lse²)/dx_j = p_j (1 + 2 z lse) - [j = label].
-      float weight = grad_scale;
-      if (a.z_weight != 0) weight *= 1 + 2 * a.z_weight * (all.c / kLog2e + logf(all.sum));
-      const float scale = weight / all.sum;
-      const auto gradient = [&](float(&x)[G::kCount], const uint4& raw) {
-        G::widen(x, raw);
 #pragma unroll
-        for (int k = 0; k < G::kCount; ++k) x[k] = exp2_fast(fmaf(x[k], kLog2e, -all.c)) * scale;
-      };
-      i = thread;
-      for (; i + (kBatch - 1) * threads < whole; i += kBatch * threads) {
-        uint4 raw[kBatch];
-#pragma unroll
-        for (int j = 0; j < kBatch; ++j) raw[j] = held[i + j * threads];
-#pragma unroll
-        for (int j = 0; j < kBatch; ++j) {
+      for (int j = 0; j < kHeld; ++j)
+        if (thread + j * kBlock < count) {
           float x[G::kCount];
-          gradient(x, raw[j]);
-          G::write(row, a.pitch, begin + i + j * threads, x);
-        }
-        if (prefetch) {
+          G::widen(x, mine[j]);
 #pragma unroll
-          for (int j = 0; j < kBatch; ++j) fetch(next_row, i + j * threads);
+          for (int k = 0; k < G::kCount; ++k) x[k] = softmax.gradient(x[k]);
+          to[j * kBlock] = G::narrow(x);
         }
-      }
-      for (; i < mine; i += threads) {
-        float x[G::kCount];
-        gradient(x, group_at(row, i));
-        G::mask(x, begin + i, a.vocab, 0);
-        G::write(row, a.pitch, begin + i, x);
-        if (prefetch && i < resident) fetch(next_row, i);
-      }
-      if (has_label) {
-        asm volatile("" ::: "memory");  // over the thread's own group
-        row[label] = from_f32<T>(exp2_fast(fmaf(target, kLog2e, -all.c)) * scale - grad_scale);
-      }
-    } else if (prefetch) {
-      fetch_all(next_row);
+      asm volatile("" ::: "memory");  // over the thread's own groups
+      if (has_label) row[label - begin * G::kCount] = from_f32<T>(softmax.gradient(target) - grad_scale);
+      if (whole < count && !(fabsf(softmax.scale) < kInfinity))  // zero times NaN
+        for (int i = first_masked; i < count; i += kBlock)
+          for (int k = 0; k < G::kCount; ++k)
+            if ((begin + i) * G::kCount + k >= a.vocab) row[i * G::kCount + k] = from_f32<T>(0.0f);
     }
+    if (has_label) softmax.put_losses(a, r, target);
     label = next_label;
   }
   if constexpr (kCluster > 1) cg::this_cluster().sync();  // no block ends before it has been sent all
+}
+
+// A block a row, which is read again for the gradient.
+template <class T, bool kAligned>
+__global__ void __launch_bounds__(kThreads) rows_kernel(Args a) {
+  using G = Group<T, kAligned>;
+  __shared__ Partial of_warp[kThreads / 32];
+  const int threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
+  const int groups = static_cast<int>(ceil_div(a.pitch, int64_t{G::kCount}));
+  const int64_t r = blockIdx.x;
+  const int32_t label = a.labels[r];
+  T* row = static_cast<T*>(a.logits) + r * a.pitch;
+  let_next_begin();
+  if (label == kIgnored) {
+    const float zeros[G::kCount] = {};
+    if (a.grad_scale)
+      for (int i = thread; i < groups; i += threads) G::write(row, a.pitch, i, zeros);
+    if (thread == 0) a.loss[r] = a.lse[r] = 0;
+    return;
+  }
+  const float target = to_f32(row[label]);
+  Partial partial{-kInfinity, 0};
+  for (int i = thread; i < groups; i += threads) {
+    float x[G::kCount], most = -kInfinity;
+    G::widen(x, G::read(row, a.pitch, i));
+    G::mask(x, i, a.vocab, -kInfinity);
+#pragma unroll
+    for (int k = 0; k < G::kCount; ++k) most = fmaxf(most, x[k]);
+    const float c = fmaxf(partial.c, most * kLog2e);
+    const float shift = c > -kInfinity ? c : 0.0f;
+    float sum = partial.sum * rescale(partial.c, c);
+#pragma unroll
+    for (int k = 0; k < G::kCount; ++k) sum += exp2_fast(fmaf(x[k], kLog2e, -shift));
+    partial = {c, sum};
+  }
+  share(of_warp, partial);  // all have read the target
+  const float grad_scale = a.grad_scale ? *a.grad_scale : 0.0f;
+  const Softmax softmax(a, combine_block(of_warp), grad_scale);
+  if (thread == 0) softmax.put_losses(a, r, target);
+  if (!a.grad_scale) return;
+  for (int i = thread; i < groups; i += threads) {
+    float x[G::kCount];
+    G::widen(x, G::read(row, a.pitch, i));
+#pragma unroll
+    for (int k = 0; k < G::kCount; ++k)
+      x[k] = softmax.gradient(x[k]) - (i * G::kCount + k == label ? grad_scale : 0.0f);
+    G::mask(x, i, a.vocab, 0);
+    G::write(row, a.pitch, i, x);
+  }
 }
 
 constexpr int kSumThreads = 1024;
@@ -352,6 +399,8 @@ __global__ void __launch_bounds__(kSumThreads)
   const int t = static_cast<int>(threadIdx.x);
   double loss_sum = 0, z_sum = 0;
   int32_t count = 0;
+  wait_for_last();
+#pragma unroll 4
   for (int64_t r = t; r < rows; r += kSumThreads) {
     loss_sum += loss[r];
     z_sum += lse[r] * lse[r];
@@ -376,9 +425,11 @@ __global__ void __launch_bounds__(kSumThreads)
 }
 
 // As many clusters as run at a time: a second wave of a few would cost as much as the first.
-template <class T, int kCluster, bool kAligned>
-void launch_rows(CudaDevice& device, const Args& args, int threads, size_t shared) {
-  auto* kernel = cross_entropy_kernel<T, kCluster, kAligned>;
+template <class T, int kBlock, int kCluster>
+void launch_held(CudaDevice& device, Args args, int64_t groups) {
+  args.slice = static_cast<int>(ceil_div(groups, int64_t{kCluster}));
+  const size_t shared = static_cast<size_t>(args.slice) * 16;
+  auto* kernel = held_rows_kernel<T, kBlock, kCluster>;
   MANTISSA_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      static_cast<int>(shared)));
   cudaLaunchAttribute cluster{};
@@ -386,7 +437,7 @@ void launch_rows(CudaDevice& device, const Args& args, int threads, size_t share
   cluster.val.clusterDim = {kCluster, 1, 1};
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(kCluster));
-  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.blockDim = dim3(static_cast<unsigned>(kBlock));
   config.dynamicSmemBytes = shared;
   config.attrs = &cluster;
   config.numAttrs = 1;
@@ -394,32 +445,24 @@ void launch_rows(CudaDevice& device, const Args& args, int threads, size_t share
   MANTISSA_CUDA(cudaOccupancyMaxActiveClusters(&resident, reinterpret_cast<const void*>(kernel), &config));
   check(resident > 0, "cross_entropy: no cluster of {} blocks with {} bytes fits the device", kCluster, shared);
   const auto clusters = static_cast<unsigned>(std::min(args.rows, int64_t{resident}));
-  launch(device, {.blocks = clusters * kCluster, .threads = static_cast<unsigned>(threads), .shared_bytes = shared},
-         kernel, args);
+  launch(device, {.blocks = clusters * kCluster, .threads = kBlock, .shared_bytes = shared}, kernel, args);
 }
 
 template <class T>
-void launch_all(CudaDevice& device, Args args) {
+void launch_all(CudaDevice& device, const Args& args) {
   constexpr int64_t kCount = 16 / sizeof(T);
   const int64_t groups = ceil_div(args.pitch, kCount);
   const bool aligned = args.pitch % kCount == 0 && reinterpret_cast<uintptr_t>(args.logits) % 16 == 0;
-  int cluster = 1;
-  while (aligned && cluster < 8 && ceil_div(groups, int64_t{cluster}) * 16 > kSliceBytes) cluster *= 2;
-  args.slice = static_cast<int>(ceil_div(groups, int64_t{cluster}));
-  args.resident = aligned ? static_cast<int>(std::min(int64_t{args.slice}, kMostBytes / 16)) : 0;
-  const int threads = static_cast<int>(std::min(int64_t{kThreads}, ceil_div(int64_t{args.slice}, int64_t{32}) * 32));
-  const size_t shared = static_cast<size_t>(args.resident) * 16;
-  if (!aligned) return launch_rows<T, 1, false>(device, args, threads, shared);
-  switch (cluster) {
-    case 1:
-      return launch_rows<T, 1, true>(device, args, threads, shared);
-    case 2:
-      return launch_rows<T, 2, true>(device, args, threads, shared);
-    case 4:
-      return launch_rows<T, 4, true>(device, args, threads, shared);
-    default:
-      return launch_rows<T, 8, true>(device, args, threads, shared);
+  if (!aligned || groups > kMostCluster * kThreads * kHeld) {
+    const auto threads = static_cast<unsigned>(std::min(int64_t{kThreads}, ceil_div(groups, int64_t{32}) * 32));
+    const Grid grid{.blocks = static_cast<unsigned>(args.rows), .threads = threads};
+    return launch(device, grid, aligned ? rows_kernel<T, true> : rows_kernel<T, false>, args);
   }
+  if (groups <= kShortThreads * kHeld) return launch_held<T, kShortThreads, 1>(device, args, groups);
+  if (groups <= kThreads * kHeld) return launch_held<T, kThreads, 1>(device, args, groups);
+  if (groups <= 2 * kThreads * kHeld) return launch_held<T, kThreads, 2>(device, args, groups);
+  if (groups <= 4 * kThreads * kHeld) return launch_held<T, kThreads, 4>(device, args, groups);
+  return launch_held<T, kThreads, kMostCluster>(device, args, groups);
 }
 
 }  // namespace
@@ -438,7 +481,6 @@ void cross_entropy(Exec& exec, LossSums* sums, Tensor logits, int64_t vocab, Con
                   .pitch = logits.dim(1),
                   .vocab = static_cast<int>(vocab),
                   .slice = 0,
-                  .resident = 0,
                   .labels = labels.as<int32_t>(),
                   .grad_scale = grad_scale,
                   .z_weight = z_weight,
@@ -449,7 +491,7 @@ void cross_entropy(Exec& exec, LossSums* sums, Tensor logits, int64_t vocab, Con
     launch_all<Bf16>(device, args);
   else
     launch_all<float>(device, args);
-  launch(device, {.blocks = 1, .threads = kSumThreads}, add_losses_kernel, sums, loss, loss + rows,
+  launch(device, {.blocks = 1, .threads = kSumThreads, .follows = true}, add_losses_kernel, sums, loss, loss + rows,
          labels.as<int32_t>(), rows);
 }
 
