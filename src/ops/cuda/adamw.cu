@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "numerics/moment8.h"
+#include "ops/cuda/common/philox_keys.cuh"
+#include "ops/cuda/common/rounded.cuh"
 #include "ops/cuda/common/vec.cuh"
 #include "ops/cuda/launch.cuh"
 
@@ -13,7 +15,7 @@ namespace mantissa::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kBlocks = 4;  // a multiprocessor: 64 registers a thread
+constexpr int kBlocks = 3;  // a multiprocessor: 80 registers a thread
 constexpr int kUpdateChunk = kThreads * kWide;
 constexpr int kNormLoads = 4;  // in flight a thread
 constexpr int kNormChunk = kThreads * kWide * kNormLoads;
@@ -84,7 +86,8 @@ struct UpdateArgs {
   double max_norm;
   AdamwFactors factors;
   float inverse_correction2;  // 1 / sqrt_correction2
-  uint64_t seed;
+  bool ordinary;              // the factors let the ranges of rounded.cuh hold
+  PhiloxKeys keys;
   uint32_t step;
 };
 
@@ -134,6 +137,14 @@ struct Place {
   }
 };
 
+// A step of eight elements. The largest magnitudes leave NaN out.
+struct Step {
+  Wide m, v, roots, after;
+  float m_most, root_most;
+  uint32_t wanted;  // a bit for each element with an update that is not zero
+  bool ordinary;    // every operand within the ranges of rounded.cuh: the exact forms are not needed
+};
+
 // Both moments of eight elements as they lie in memory.
 template <class S>
 struct Moments {
@@ -148,10 +159,9 @@ struct Moments {
     wide_v = widen(v);
   }
   template <bool kVector>
-  __device__ __forceinline__ static void store(const Place<kVector>& at, const Wide& m, const Wide& v,
-                                               const Wide& /*roots*/) {
-    at.put(at.row->m, pack<S>(m));
-    at.put(at.row->v, pack<S>(v));
+  __device__ __forceinline__ static void store(const Place<kVector>& at, const Step& x) {
+    at.put(at.row->m, pack<S>(x.m));
+    at.put(at.row->v, pack<S>(x.v));
   }
 };
 
@@ -167,137 +177,212 @@ struct Moments<uint8_t> {
     m_unit = any ? at.row->m_scale[at.first / kMomentBlock] : 0.0f;
     v_unit = any ? at.row->v_scale[at.first / kMomentBlock] : 0.0f;
   }
+  // As moment8.h, with a byte put under an exponent by one permutation: 2^23 + k, for m with its sign.
   __device__ __forceinline__ void decode(Wide& wide_m, Wide& wide_v) const {
 #pragma unroll
-    for (int k = 0; k < kWide; ++k) {
-      wide_m.x[k] = moment8::decode_m((k < 4 ? m.x : m.y) >> k % 4 * 8 & 255u, m_unit);
-      wide_v.x[k] = moment8::decode_v((k < 4 ? v.x : v.y) >> k % 4 * 8 & 255u, v_unit);
+    for (int j = 0; j < 2; ++j) {
+      const uint32_t m_word = j ? m.y : m.x, v_word = j ? v.y : v.x;
+      const uint32_t sizes = m_word & 0x7f7f7f7fu, tops = (m_word & 0x80808080u) | 0x4b4b4b4bu;
+#pragma unroll
+      for (uint32_t k = 0; k < 4; ++k) {
+        const uint32_t raised = bytes_of_two(sizes, tops, 0x4880u + 0x1111u * k);
+        const float m_root = fabsf(__uint_as_float(raised)) - 0x1p23f;
+        const float size = m_root * m_root * m_unit;
+        wide_m.x[4 * j + k] = __uint_as_float(__float_as_uint(size) | (raised & 0x80000000u));
+        const float v_root = __uint_as_float(bytes_of_two(v_word, 0x4b000000u, 0x7540u + k)) - 0x1p23f;
+        const float root = v_root * v_root * v_unit;
+        wide_v.x[4 * j + k] = root * root;
+      }
     }
   }
   // All threads of a warp take part. Elements past the end are zeros: decoded so, and with a gradient of zero.
   template <bool kVector>
-  __device__ __forceinline__ static void store(const Place<kVector>& at, const Wide& m, const Wide& /*v*/,
-                                               const Wide& roots) {
-    float m_most = 0, v_most = 0;
-#pragma unroll
-    for (int k = 0; k < kWide; ++k) {
-      m_most = fmaxf(m_most, fabsf(m.x[k]));
-      v_most = fmaxf(v_most, roots.x[k]);
-    }
+  __device__ __forceinline__ static void store(const Place<kVector>& at, const Step& x) {
+    float m_most = x.m_most, v_most = x.root_most;
 #pragma unroll
     for (int step = kLanesPerBlock / 2; step > 0; step /= 2) {
       m_most = fmaxf(m_most, __shfl_xor_sync(kAll, m_most, step));
       v_most = fmaxf(v_most, __shfl_xor_sync(kAll, v_most, step));
     }
     const float m_unit = moment8::unit_of<127>(m_most), v_unit = moment8::unit_of<255>(v_most);
-    const float m_inverse = moment8::inverse_of(m_unit), v_inverse = moment8::inverse_of(v_unit);
-    uint32_t m_words[2] = {}, v_words[2] = {};
-#pragma unroll
-    for (int k = 0; k < kWide; ++k) {
-      m_words[k / 4] |= moment8::encode_m(m.x[k], m_inverse) << k % 4 * 8;
-      v_words[k / 4] |= moment8::encode_root(roots.x[k], v_inverse) << k % 4 * 8;
-    }
-    at.put_codes(at.row->m, {m_words[0], m_words[1]});
-    at.put_codes(at.row->v, {v_words[0], v_words[1]});
+    uint32_t m_codes[2], v_codes[2];
+    if (x.ordinary && fmaxf(m_most, v_most) <= kMostMoment)
+      encode(m_codes, v_codes, x, reciprocal_of(m_unit), reciprocal_of(v_unit));
+    else
+      encode_any(m_codes, v_codes, x, moment8::inverse_of(m_unit), moment8::inverse_of(v_unit));
+    at.put_codes(at.row->m, {m_codes[0], m_codes[1]});
+    at.put_codes(at.row->v, {v_codes[0], v_codes[1]});
     if (threadIdx.x % kLanesPerBlock == 0 && at.count() > 0) {
       at.row->m_scale[at.first / kMomentBlock] = m_unit;
       at.row->v_scale[at.first / kMomentBlock] = v_unit;
     }
   }
+  __device__ __forceinline__ static void encode(uint32_t (&m_codes)[2], uint32_t (&v_codes)[2], const Step& x,
+                                                float m_inverse, float v_inverse) {
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      uint32_t m[4], signs[4], v[4];
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        m[k] = nearest_code(fabsf(x.m.x[4 * j + k]) * m_inverse);
+        signs[k] = __float_as_uint(x.m.x[4 * j + k]);
+        v[k] = nearest_code(fmaxf(x.roots.x[4 * j + k] * v_inverse, 0.5f));  // never zero
+      }
+      m_codes[j] = (low_bytes(m[0], m[1], m[2], m[3]) & 0x7f7f7f7fu) |
+                   (high_bytes(signs[0], signs[1], signs[2], signs[3]) & 0x80808080u);
+      v_codes[j] = low_bytes(v[0], v[1], v[2], v[3]);
+    }
+  }
+  __device__ __forceinline__ static void encode_any(uint32_t (&m_codes)[2], uint32_t (&v_codes)[2], const Step& x,
+                                                    float m_inverse, float v_inverse) {
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      m_codes[j] = v_codes[j] = 0;
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        m_codes[j] |= moment8::encode_m(x.m.x[4 * j + k], m_inverse) << 8 * k;
+        v_codes[j] |= moment8::encode_root(x.roots.x[4 * j + k], v_inverse) << 8 * k;
+      }
+    }
+  }
 };
 
-template <class P, class G, class S>
+// Eight elements and what stands in memory of them.
+template <bool kVector, class P, class G, class S>
 struct Fetched {
+  AdamwRow row;
+  int64_t first;
   Packed<P> param;
   Packed<G> grad;
   Moments<S> moments;
-  template <bool kVector>
-  __device__ __forceinline__ void load(const Place<kVector>& at) {
-    param = at.template fetch<P>(at.row->param);
-    grad = at.template fetch<G>(at.row->grad);
-    moments.load(at);
+
+  __device__ __forceinline__ Place<kVector> place() const { return {&row, first}; }
+  __device__ __forceinline__ void load() {
+    param = place().template fetch<P>(row.param);
+    grad = place().template fetch<G>(row.grad);
+    moments.load(place());
   }
 };
 
-// x / c for c > 0 of ordinary size and 1 / c rounded: the correction makes it the quotient rounded to nearest
-// (Markstein, "Computation of elementary functions on the IBM RISC System/6000", 1990).
-__device__ __forceinline__ float divide(float x, float c, float inverse) {
-  const float q = x * inverse;
-  const float corrected = fmaf(fmaf(-q, c, x), inverse, q);
-  return q == __int_as_float(0x7f800000) ? q : corrected;
-}
-
 // A BF16 param: rounds, counts what had an update and did not move.
 template <bool kStochastic, bool kVector>
-__device__ __forceinline__ Packed<Bf16> round_param(const UpdateArgs& a, const Place<kVector>& at, const Wide& after,
-                                                    uint32_t wanted, const Packed<Bf16>& before, unsigned& still) {
-  Packed<Bf16> rounded = pack<Bf16>(after);
+__device__ __forceinline__ Packed<Bf16> round_param(const UpdateArgs& a, const Place<kVector>& at, const Step& x,
+                                                    const Packed<Bf16>& before, unsigned& still) {
+  Packed<Bf16> rounded;
   if constexpr (kStochastic) {
-    const RandomKey key{a.seed, a.step, at.row->id, DrawForm::kUpdate};
-    const Random4 bits = draw(key, static_cast<uint64_t>(at.first) / kWide);
+    const RandomKey key{.step = a.step, .tensor = at.row->id, .form = DrawForm::kUpdate};
+    const Random4 bits = draw(key, a.keys, static_cast<uint64_t>(at.first) / kWide);
     uint32_t words[4];
-    float finite = 0;
-#pragma unroll
-    for (int k = 0; k < kWide; ++k) finite += after.x[k] * 0.0f;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const uint32_t low = __float_as_uint(after.x[2 * j]) + (bits.x[j] & 0xffffu);
-      const uint32_t high = __float_as_uint(after.x[2 * j + 1]) + (bits.x[j] >> 16);
+      const uint32_t low = __float_as_uint(x.after.x[2 * j]) + (bits.x[j] & 0xffffu);
+      const uint32_t high = __float_as_uint(x.after.x[2 * j + 1]) + (bits.x[j] >> 16);
       words[j] = __byte_perm(low, high, 0x7632);
     }
-    if (finite == 0) {
-      rounded.raw = make_uint4(words[0], words[1], words[2], words[3]);
-    } else {  // NaN and Inf keep what rounding to nearest gives
-      const uint32_t nearest[4] = {rounded.raw.x, rounded.raw.y, rounded.raw.z, rounded.raw.w};
+    if (!x.ordinary) {  // NaN and Inf keep what rounding to nearest gives
+      const Packed<Bf16> near = pack<Bf16>(x.after);
+      const uint32_t nearest[4] = {near.raw.x, near.raw.y, near.raw.z, near.raw.w};
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        if (!isfinite(after.x[2 * j])) words[j] = (words[j] & 0xffff0000u) | (nearest[j] & 0xffffu);
-        if (!isfinite(after.x[2 * j + 1])) words[j] = (words[j] & 0xffffu) | (nearest[j] & 0xffff0000u);
+        if (!isfinite(x.after.x[2 * j])) words[j] = (words[j] & 0xffff0000u) | (nearest[j] & 0xffffu);
+        if (!isfinite(x.after.x[2 * j + 1])) words[j] = (words[j] & 0xffffu) | (nearest[j] & 0xffff0000u);
       }
-      rounded.raw = make_uint4(words[0], words[1], words[2], words[3]);
     }
+    rounded.raw = make_uint4(words[0], words[1], words[2], words[3]);
+  } else {
+    rounded = pack<Bf16>(x.after);
   }
   const uint32_t moved[4] = {rounded.raw.x ^ before.raw.x, rounded.raw.y ^ before.raw.y, rounded.raw.z ^ before.raw.z,
                              rounded.raw.w ^ before.raw.w};
+  if (x.ordinary) {
+    uint32_t changed = 0;  // of even elements, and of odd ones in the high half
 #pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    if (!(moved[j] & 0xffffu)) still += wanted >> 2 * j & 1u;
-    if (!(moved[j] >> 16)) still += wanted >> (2 * j + 1) & 1u;
+    for (int j = 0; j < 4; ++j) changed += __vminu2(moved[j], 0x00010001u);
+    still += kWide - (changed & 0xffffu) - (changed >> 16);
+  } else {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if (!(moved[j] & 0xffffu)) still += x.wanted >> 2 * j & 1u;
+      if (!(moved[j] >> 16)) still += x.wanted >> (2 * j + 1) & 1u;
+    }
   }
   return rounded;
 }
 
-template <bool kStochastic, bool kVector, class P, class G, class S>
-__device__ __forceinline__ void update(const UpdateArgs& a, float grad_scale, const Place<kVector>& at,
-                                       const Fetched<P, G, S>& x, unsigned& still) {
+// x.m and x.v hold the moments before. Not kExact: where some operand is not ordinary, `ordinary` says so and the
+// results are void.
+template <bool kExact>
+__device__ __forceinline__ void advance(Step& x, const UpdateArgs& a, float grad_scale, float decay, const Wide& param,
+                                        const Wide& grad) {
   const AdamwFactors& f = a.factors;
-  const float decay = at.row->decays ? f.decay : 0.0f;
-  const Wide param = widen(x.param), grad = widen(x.grad);
-  Wide m, v, roots, after;
-  x.moments.decode(m, v);
-  uint32_t wanted = 0;
+  float m_least = kMostMoment, m_most = 0, not_finite = 0;
+  int v_least = __float_as_int(kMostSquare), v_most = 0;  // patterns of floats from zero on order as they do
+  x.root_most = 0;
+  x.wanted = 0;
 #pragma unroll
   for (int k = 0; k < kWide; ++k) {
     const float g = grad_scale * grad.x[k];
     const float decayed = decay * param.x[k];
-    m.x[k] = f.beta1 * m.x[k] + f.one_minus_beta1 * g;
-    v.x[k] = f.beta2 * v.x[k] + f.one_minus_beta2 * (g * g);
-    roots.x[k] = sqrtf(v.x[k]);
-    const float moved =
-        f.step_size * (m.x[k] / (divide(roots.x[k], f.sqrt_correction2, a.inverse_correction2) + f.eps));
-    after.x[k] = param.x[k] - decayed - moved;
-    if (fabsf(decayed) + fabsf(moved) != 0.0f) wanted |= 1u << k;
+    const float m = f.beta1 * x.m.x[k] + f.one_minus_beta1 * g;
+    const float v = f.beta2 * x.v.x[k] + f.one_minus_beta2 * (g * g);
+    const float root = kExact ? sqrtf(v) : root_of(v);
+    if constexpr (kExact) {
+      const float moved = f.step_size * (m / (root / f.sqrt_correction2 + f.eps));
+      x.after.x[k] = param.x[k] - decayed - moved;
+      if (fabsf(decayed) + fabsf(moved) != 0.0f) x.wanted |= 1u << k;
+      m_most = fmaxf(m_most, fabsf(m));
+      x.root_most = fmaxf(x.root_most, root);
+    } else {
+      const float below = quotient_of(root, f.sqrt_correction2, a.inverse_correction2) + f.eps;
+      x.after.x[k] = param.x[k] - decayed - f.step_size * quotient_of(m, below, reciprocal_of(below));
+      m_least = fminf(m_least, fabsf(m));
+      m_most = larger_or_nan(m_most, fabsf(m));
+      not_finite = __fmaf_rn(x.after.x[k], 0.0f, not_finite);  // NaN from then on
+    }
+    x.m.x[k] = m;
+    x.v.x[k] = v;
+    x.roots.x[k] = root;
   }
-  Moments<S>::store(at, m, v, roots);
+  if constexpr (!kExact) {
+#pragma unroll
+    for (int k = 0; k < kWide; k += 2) {
+      v_least = __vimin3_s32(v_least, __float_as_int(x.v.x[k]), __float_as_int(x.v.x[k + 1]));
+      v_most = __vimax3_s32(v_most, __float_as_int(x.v.x[k]), __float_as_int(x.v.x[k + 1]));
+    }
+    x.root_most = root_of(__int_as_float(v_most));  // roots are rounded, so they order as their squares
+  }
+  x.m_most = m_most;
+  x.ordinary = !kExact && m_least >= kLeastOrdinary && m_most <= kMostMoment &&
+               v_least >= __float_as_int(kLeastOrdinary) && v_most <= __float_as_int(kMostSquare) && not_finite == 0;
+}
+
+template <bool kStochastic, bool kVector, class P, class G, class S>
+__device__ __forceinline__ void update(const UpdateArgs& a, float grad_scale, const Fetched<kVector, P, G, S>& x,
+                                       unsigned& still) {
+  const AdamwRow& row = x.row;
+  const Place<kVector> at = x.place();
+  const float decay = row.decays ? a.factors.decay : 0.0f;
+  const Wide param = widen(x.param), grad = widen(x.grad);
+  Step step;
+  step.ordinary = false;
+  if (kVector && a.ordinary) {
+    x.moments.decode(step.m, step.v);
+    advance<false>(step, a, grad_scale, decay, param, grad);
+  }
+  if (!step.ordinary) {
+    x.moments.decode(step.m, step.v);
+    advance<true>(step, a, grad_scale, decay, param, grad);
+    if constexpr (!kVector) step.wanted &= (1u << at.count()) - 1u;
+  }
   if constexpr (sizeof(P) == 2) {
-    if constexpr (!kVector) wanted &= (1u << at.count()) - 1u;
-    const Packed<Bf16> rounded = round_param<kStochastic>(a, at, after, wanted, x.param, still);
-    at.put(at.row->param, rounded);
-    if (at.row->copy) at.put(at.row->copy, rounded);
+    const Packed<Bf16> rounded = round_param<kStochastic>(a, at, step, x.param, still);
+    at.put(row.param, rounded);
+    if (row.copy) at.put(row.copy, rounded);
   } else {
-    at.put(at.row->param, pack<float>(after));
-    if (at.row->copy) at.put(at.row->copy, pack<Bf16>(after));
+    at.put(row.param, pack<float>(step.after));
+    if (row.copy) at.put(row.copy, pack<Bf16>(step.after));
   }
+  Moments<S>::store(at, step);
 }
 
 template <bool kStochastic, class P, class G, class S>
@@ -309,24 +394,41 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   if (a.max_norm > 0) grad_scale *= static_cast<float>(fmin(1.0, a.max_norm / (norm + 1e-6)));
   unsigned still = 0;
 
-  const AdamwRow* row = rows;
-  const int stride = static_cast<int>(gridDim.x);
+  const int stride = static_cast<int>(gridDim.x), place = static_cast<int>(threadIdx.x) * kWide;
+  const AdamwRow* from = rows;
+  Fetched<true, P, G, S> next;
+  next.row = *rows;
+  const auto fetch = [&](int chunk) {
+    if (chunk >= next.row.whole.end) {
+      while (chunk >= from->whole.end) ++from;
+      next.row = *from;
+    }
+    next.first = int64_t{chunk - next.row.whole.begin} * kUpdateChunk + place;
+    next.load();
+  };
   int chunk = static_cast<int>(blockIdx.x);
-  for (; chunk < whole; chunk += stride) {
-    while (chunk >= row->whole.end) ++row;
-    const Place<true> at{row, int64_t{chunk - row->whole.begin} * kUpdateChunk + threadIdx.x * kWide};
-    Fetched<P, G, S> x;
-    x.load(at);
-    update<kStochastic>(a, grad_scale, at, x, still);
+  if constexpr (sizeof(S) < 4) {
+    if (chunk < whole) fetch(chunk);
+    for (; chunk < whole; chunk += stride) {
+      const Fetched<true, P, G, S> mine = next;
+      if (chunk + stride < whole) fetch(chunk + stride);  // in flight during the update
+      update<kStochastic>(a, grad_scale, mine, still);
+    }
+  } else {  // FP32 moments leave no registers for a second set, and wait for memory alone
+    for (; chunk < whole; chunk += stride) {
+      fetch(chunk);
+      update<kStochastic>(a, grad_scale, next, still);
+    }
   }
-  row = rows;
+  from = rows;
   for (chunk = static_cast<int>(blockIdx.x); chunk < rest; chunk += stride) {
-    while (chunk >= row->rest.end) ++row;
-    const int64_t behind = int64_t{row->whole.end - row->whole.begin} + (chunk - row->rest.begin);
-    const Place<false> at{row, behind * kUpdateChunk + threadIdx.x * kWide};
-    Fetched<P, G, S> x;
-    x.load(at);
-    update<kStochastic>(a, grad_scale, at, x, still);
+    while (chunk >= from->rest.end) ++from;
+    const int64_t behind = int64_t{from->whole.end - from->whole.begin} + (chunk - from->rest.begin);
+    Fetched<false, P, G, S> last;
+    last.row = *from;
+    last.first = behind * kUpdateChunk + place;
+    last.load();
+    update<kStochastic>(a, grad_scale, last, still);
   }
   if constexpr (sizeof(P) == 2) {
     const unsigned of_warp = __reduce_add_sync(kAll, still);
@@ -370,6 +472,12 @@ AdamwRow row_of(const AdamwParam& p) {
           .grad_is_bf16 = p.grad.dtype == DType::kBF16,
           .aligned =
               std::ranges::all_of(addresses, [](const void* a) { return reinterpret_cast<uintptr_t>(a) % 16 == 0; })};
+}
+
+// With them and ordinary moments, quotients stay ordinary and a step is never zero.
+bool are_ordinary(const AdamwFactors& f) {
+  return f.sqrt_correction2 >= 0x1p-9f && f.sqrt_correction2 <= 1 && f.eps >= 0 && f.eps <= 1 &&
+         f.step_size >= 0x1p-30f && f.step_size <= 0x1p20f;
 }
 
 struct Launch {
@@ -422,7 +530,8 @@ void adamw_update(Exec& exec, AdamwOutcome* outcome, std::span<const AdamwParam>
                         .max_norm = max_norm,
                         .factors = factors,
                         .inverse_correction2 = 1.0f / factors.sqrt_correction2,
-                        .seed = exec.seed,
+                        .ordinary = are_ordinary(factors),
+                        .keys = PhiloxKeys(exec.seed),
                         .step = exec.step};
   for (const Launch& l : launches) {
     const int blocks = std::min(std::max(l.whole, l.rest), device.multiprocessors() * kBlocks);
