@@ -47,8 +47,9 @@ class Both {
       if (*t) *t = twin(t->data).tensor();
     param_.grad = twin(host_.grad.data);
   }
-  void set_grad(uint64_t seed, float scale) {
-    const std::vector<std::byte> bytes = packed(random_values(n_, seed, scale), host_.grad.dtype);
+  void set_grad(uint64_t seed, float scale) { set_grad(random_values(n_, seed, scale)); }
+  void set_grad(const std::vector<float>& values) {
+    const std::vector<std::byte> bytes = packed(values, host_.grad.dtype);
     std::memcpy(const_cast<void*>(host_.grad.data), bytes.data(), bytes.size());
     twin(host_.grad.data).upload(host_.grad);
   }
@@ -192,6 +193,33 @@ TEST_F(GpuAdamw, MixesVariantsAndMovesNothingWhenTheNormIsNotFinite) {
   for (size_t i = 0; i < model.params.size(); ++i) model.params[i]->set_grad(i, 1);
   adamw_update(exec(), outcome.as<AdamwOutcome>(), model.device(), step_of(1), 0.5, false);
   EXPECT_EQ(std::memcmp(outcome.bytes().data(), first.data(), sizeof(double)), 0);  // the same norm in every run
+}
+
+// Gradients of zero and of every size down to 2^-80 side by side: moments that are zero, or whose products lose bits,
+// take the CPU's way beside ordinary ones.
+TEST_F(GpuAdamw, TinyAndZeroGradientsAgree) {
+  Exec cpu;
+  const OnDevice outcome(device(), DType::kU8, {int64_t{sizeof(AdamwOutcome)}});
+  for (const Variant& v : kVariants) {
+    SCOPED_TRACE(testing::Message() << name_of(v.param) << " " << name_of(v.grad) << " " << name_of(v.state));
+    Both p(device(), v, 5000, 4);
+    for (int64_t t = 1; t <= 4; ++t) {
+      std::vector<float> grad = random_values(5000, static_cast<uint64_t>(t), 1);
+      for (size_t i = 0; i < grad.size(); ++i) {
+        const size_t run = i / 512;  // some of ordinary size, some mixed, some of zeros
+        if (run % 4 == 1 || run % 4 == 3) grad[i] = std::ldexp(grad[i], -static_cast<int>(i * 37 % 81));
+        if (run % 4 == 2 || (run % 4 == 3 && i % 5 == 0)) grad[i] = 0;
+      }
+      p.set_grad(grad);
+      cpu.seed = exec().seed = 77;
+      cpu.step = exec().step = static_cast<uint32_t>(t);
+      AdamwOutcome want;
+      adamw_update(cpu, &want, std::vector{p.host()}, step_of(t), 0, v.stochastic);
+      adamw_update(exec(), outcome.as<AdamwOutcome>(), std::vector{p.device()}, step_of(t), 0, v.stochastic);
+      p.expect_equal();
+      EXPECT_EQ(read(outcome).unmoved, want.unmoved) << t;
+    }
+  }
 }
 
 // A huge second moment: FP32's infinities take the CPU's way.
