@@ -70,6 +70,8 @@ struct SortPass {
 // How often each digit occurs in each tile.
 __global__ void __launch_bounds__(kSortTile) count_kernel(SortPass a) {
   __shared__ int counts[kMostDigits];
+  wait_for_last();
+  let_next_begin();
   for (int d = threadIdx.x; d < a.digits; d += kSortTile) counts[d] = 0;
   __syncthreads();
   const int i = blockIdx.x * kSortTile + threadIdx.x;
@@ -84,9 +86,12 @@ __global__ void __launch_bounds__(kSortTile) scatter_kernel(SortPass a) {
   __shared__ uint16_t of_warp[kWarps][kMostDigits];  // tokens of a digit in a warp, then in the warps before
   __shared__ int warp_sums[kWarps];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
+  wait_for_last();
+  let_next_begin();
   // Tokens of smaller digits, and of this one in tiles before.
   int total = 0, before = 0;
   if (thread < a.digits)
+#pragma unroll 16
     for (int t = 0; t < static_cast<int>(gridDim.x); ++t) {
       const int c = a.counts[t * a.digits + thread];
       total += c;
@@ -143,6 +148,8 @@ __global__ void __launch_bounds__(kThreads) sum_runs_kernel(G* dtable, const D* 
   const int first = static_cast<int>(blockIdx.x) * kEmbeddingChunk;
   const int count = min(kEmbeddingChunk, a.count - first);
   const int lane = static_cast<int>(threadIdx.x);
+  wait_for_last();
+  let_next_begin();
   if (lane < 32) {
     const int32_t id = lane < count ? a.ids[first + lane] : -1;
     const int32_t after = lane < count && first + lane + 1 < a.count ? a.ids[first + lane + 1] : -1;
@@ -195,6 +202,7 @@ template <bool kAligned, class G>
 __global__ void __launch_bounds__(kThreads) join_runs_kernel(G* dtable, SumArgs a) {
   constexpr int kAhead = 4;
   const int chunk = static_cast<int>(blockIdx.x), last = (chunk + 1) * kEmbeddingChunk - 1;
+  wait_for_last();
   if (last + 1 >= a.count) return;
   const int32_t id = a.ids[last];
   if (a.ids[last + 1] != id) return;
@@ -258,7 +266,8 @@ void scatter(Exec& exec, Tensor dtable, ConstTensor dy, ConstTensor indices) {
   const int most = std::bit_width(static_cast<unsigned>(kMostDigits)) - 1;
   const int passes = static_cast<int>(ceil_div(bits, most)), digit_bits = static_cast<int>(ceil_div(bits, passes));
   const int32_t *keys = indices.as<int32_t>(), *order = nullptr;
-  const Grid tiles{.blocks = static_cast<unsigned>(ceil_div(tokens, int64_t{kSortTile})), .threads = kSortTile};
+  const Grid tiles{
+      .blocks = static_cast<unsigned>(ceil_div(tokens, int64_t{kSortTile})), .threads = kSortTile, .follows = true};
   for (int pass = 0; pass < passes; ++pass) {
     int32_t* to = lists + pass % 2 * 2 * tokens;
     const SortPass args{.keys = keys,
@@ -281,7 +290,8 @@ void scatter(Exec& exec, Tensor dtable, ConstTensor dy, ConstTensor indices) {
                      .partial = partial};
   const Grid grid{.blocks = dim3(static_cast<unsigned>(ceil_div(tokens, int64_t{kEmbeddingChunk})),
                                  static_cast<unsigned>(ceil_div(cols, int64_t{kThreads} * kWide))),
-                  .threads = kThreads};
+                  .threads = kThreads,
+                  .follows = true};
   visit_aligned(whole_groups(cols, {dtable.data, dy.data}), [&](auto aligned) {
     visit_float(dtable, [&]<class G>(G* to) {
       visit_float(
