@@ -92,7 +92,8 @@ int64_t attention_scratch_bytes(DType dtype, int64_t tokens, int64_t longest, in
                                 const HeadLayout& layout) {
   const int64_t own = cuda::own_scratch_bytes(tokens, layout);
   if (dtype != DType::kBF16) return own;
-  return std::max(own, cuda::cudnn_scratch_bytes(tokens, longest, segments, layout));
+  return std::max({own, cuda::fused_scratch_bytes(tokens, segments, layout),
+                   cuda::cudnn_scratch_bytes(tokens, longest, segments, layout)});
 }
 
 }  // namespace mantissa

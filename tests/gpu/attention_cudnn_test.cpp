@@ -158,13 +158,17 @@ class GpuAttentionCudnn : public GpuTest {
 };
 
 TEST_F(GpuAttentionCudnn, AgreesWithTheCpu) {
-  const Forced cudnn("cudnn");
   for (const Case& c : kCases) {
     const Values v(c);
-    OnGpu gpu(device(), c, v.qkv, v.dout);
-    gpu.forward(exec());
-    gpu.backward(exec());
-    expect_near(c, gpu.result(), on_cpu(c, v.qkv, v.dout), kForwardBound, kBackwardBound);
+    const Result expected = on_cpu(c, v.qkv, v.dout);
+    for (const char* which : {"cudnn", ""}) {  // not forced, packed gradients may be the own kernel's
+      SCOPED_TRACE(which);
+      const Forced forced(which);
+      OnGpu gpu(device(), c, v.qkv, v.dout);
+      gpu.forward(exec());
+      gpu.backward(exec());
+      expect_near(c, gpu.result(), expected, kForwardBound, kBackwardBound);
+    }
   }
 }
 
@@ -182,24 +186,23 @@ TEST_F(GpuAttentionCudnn, AgreesWithTheOwnKernels) {
 }
 
 // One graph serves other documents of the same capacity.
-TEST_F(GpuAttentionCudnn, ReplaysAsAGraph) {
-  const Forced cudnn("cudnn");
+void replay_as_a_graph(Device& device, Exec& exec) {
   const Case first{"first", {16, 8, 128}, {30, 70, 1, 64, 128, 91}, 8, 256, 0};
   const Case second{"second", {16, 8, 128}, {250, 3, 131}, 11, 256, 0};
   const Case equal{"equal", {12, 12, 64}, {128, 128}, 0, 128, 128};
   for (const Case& c : {first, equal}) {
     const Values v(c);
-    OnGpu gpu(device(), c, v.qkv, v.dout);
+    OnGpu gpu(device, c, v.qkv, v.dout);
     const auto both = [&] {
-      gpu.forward(exec());
-      gpu.backward(exec());
+      gpu.forward(exec);
+      gpu.backward(exec);
     };
     both();
     const Result eager = gpu.result();
     const std::vector<std::byte> out = gpu.out_bytes();
-    const std::unique_ptr<DeviceGraph> graph = device().capture(both);
+    const std::unique_ptr<DeviceGraph> graph = device.capture(both);
     for (int launch = 0; launch < 2; ++launch) {
-      gpu.clear(device());
+      gpu.clear(device);
       graph->launch();
       EXPECT_EQ(gpu.out_bytes(), out) << c.name;
       // FP32 sums in another order, then rounded: a few last bits.
@@ -207,14 +210,21 @@ TEST_F(GpuAttentionCudnn, ReplaysAsAGraph) {
     }
     if (c.uniform) continue;
     gpu.take_documents_of(second);
-    gpu.clear(device());
+    gpu.clear(device);
     graph->launch();
     expect_near(c, gpu.result(), on_cpu(second, v.qkv, v.dout), kForwardBound, kBackwardBound);
   }
 }
 
+TEST_F(GpuAttentionCudnn, ReplaysAsAGraph) {
+  for (const char* which : {"cudnn", ""}) {
+    SCOPED_TRACE(which);
+    const Forced forced(which);
+    replay_as_a_graph(device(), exec());
+  }
+}
+
 TEST_F(GpuAttentionCudnn, ScratchBoundHoldsForTrainingSizes) {
-  const Forced cudnn("cudnn");
   struct Sizes {
     HeadLayout layout;
     int64_t tokens, longest, slots;
@@ -239,8 +249,11 @@ TEST_F(GpuAttentionCudnn, ScratchBoundHoldsForTrainingSizes) {
     const OnDevice lse(device(), DType::kF32, {s.layout.heads, s.tokens});
     device().zero(qkv.tensor().data, qkv.tensor().bytes());
     const Segments segments{.offsets = ends.tensor(), .longest = s.longest};
-    EXPECT_NO_THROW(attention_fwd(exact, out, lse, qkv, segments, s.layout, 0.1f)) << s.slots;
-    EXPECT_NO_THROW(attention_bwd(exact, dqkv, out, qkv, out, lse, segments, s.layout, 0.1f)) << s.slots;
+    for (const char* which : {"cudnn", "own", ""}) {
+      const Forced forced(which);
+      EXPECT_NO_THROW(attention_fwd(exact, out, lse, qkv, segments, s.layout, 0.1f)) << which << s.slots;
+      EXPECT_NO_THROW(attention_bwd(exact, dqkv, out, qkv, out, lse, segments, s.layout, 0.1f)) << which << s.slots;
+    }
     device().synchronize();
   }
 }

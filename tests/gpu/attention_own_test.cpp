@@ -1,8 +1,9 @@
-// The deterministic attention of the GPU against the CPU's in FP32 on the same BF16 values. With outputs of unit size,
+// The own attention of the GPU against the CPU's in FP32 on the same BF16 values. With outputs of unit size,
 // rounding the result to BF16 costs 2^-9 / √3 = 1.1e-3, rounding the probabilities as much again; backward rounds P,
 // dS, dout and the saved output, each once: bounds of 4e-3 and 1e-2 hold three times that. F32 sums differ in order
 // only.
 #include <cmath>
+#include <cstdlib>
 #include <numeric>
 
 #include "ops/attention.h"
@@ -12,6 +13,12 @@ namespace mantissa {
 namespace {
 
 using GpuOwnAttention = DeterministicGpuTest;
+
+class GpuFusedAttention : public GpuTest {
+ protected:
+  GpuFusedAttention() { setenv("MANTISSA_ATTENTION", "own", 1); }
+  ~GpuFusedAttention() override { unsetenv("MANTISSA_ATTENTION"); }
+};
 
 struct Case {
   const char* name;
@@ -115,6 +122,13 @@ class OnGpu {
     attention_fwd(exec, out_, lse_, x_, segments, c_.layout, c_.scale());
     attention_bwd(exec, dx_, dy_, x_, out_, lse_, segments, c_.layout, c_.scale());
   }
+  // Of no more slots.
+  void take_documents_of(const Case& other) {
+    std::vector<int32_t> offsets(static_cast<size_t>(offsets_.tensor().dim(0)), static_cast<int32_t>(c_.tokens()));
+    offsets[0] = 0;
+    for (size_t i = 0; i < other.lengths.size(); ++i) offsets[i + 1] = offsets[i] + other.lengths[i];
+    offsets_.upload({offsets.data(), DType::kI32, offsets_.tensor().shape});
+  }
   Result result() const { return {out_.floats(), lse_.floats(), dx_.floats()}; }
   std::vector<std::byte> bytes() const {
     std::vector<std::byte> all = out_.bytes();
@@ -138,7 +152,7 @@ std::vector<float> columns(const std::vector<float>& x, int64_t cols, int64_t be
   return part;
 }
 
-TEST_F(GpuOwnAttention, MatchesTheCpuInFp32) {
+void match_the_cpu(Device& device, Exec& exec) {
   const std::vector<std::byte> poison(size_t{4} << 20, std::byte{0xff});
   for (const Case& c : cases()) {
     const Inputs inputs(c);
@@ -149,9 +163,9 @@ TEST_F(GpuOwnAttention, MatchesTheCpuInFp32) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       SCOPED_TRACE(std::string(c.name) + " " + name_of(dtype));
       const bool exact = dtype == DType::kF32;
-      device().copy_in(exec().shared_scratch(), poison.data(), static_cast<int64_t>(poison.size()));
-      const OnGpu gpu(device(), c, inputs, dtype);
-      gpu.run(exec());
+      device.copy_in(exec.shared_scratch(), poison.data(), static_cast<int64_t>(poison.size()));
+      const OnGpu gpu(device, c, inputs, dtype);
+      gpu.run(exec);
       const Result got = gpu.result();
       EXPECT_LT(relative_error(got.out, want.out), exact ? 1e-5 : 4e-3);
       EXPECT_LT(relative_error(got.lse, want.lse), 1e-5);
@@ -165,6 +179,28 @@ TEST_F(GpuOwnAttention, MatchesTheCpuInFp32) {
       }
       EXPECT_LT(relative_error(columns(got.dqkv, cols, k, cols), columns(want.dqkv, cols, k, cols)), bound) << "dv";
     }
+  }
+}
+
+TEST_F(GpuOwnAttention, MatchesTheCpuInFp32) { match_the_cpu(device(), exec()); }
+
+// Outside of deterministic mode, where Hopper's backward pass is fused.
+TEST_F(GpuFusedAttention, MatchesTheCpuInFp32) { match_the_cpu(device(), exec()); }
+
+TEST_F(GpuFusedAttention, ServesOtherDocumentsFromAGraph) {
+  const Case first{"first", {4, 2, 128}, {300, 1, 129, 0, 64, 18, 0, 0}}, second{"second", {4, 2, 128}, {512}},
+      third{"third", {4, 2, 128}, std::vector<int>(8, 64)};
+  const Inputs inputs(first);
+  OnGpu gpu(device(), first, inputs, DType::kBF16);
+  gpu.run(exec());
+  const std::unique_ptr<DeviceGraph> graph = device().capture([&] { gpu.run(exec()); });
+  for (const Case& c : {second, first, third}) {
+    SCOPED_TRACE(c.name);
+    gpu.take_documents_of(c);
+    graph->launch();
+    const Result want = Inputs(c).on_cpu(), got = gpu.result();
+    EXPECT_LT(relative_error(got.out, want.out), 4e-3);
+    EXPECT_LT(relative_error(got.dqkv, want.dqkv), 1e-2);
   }
 }
 

@@ -49,7 +49,9 @@ bool takes_cudnn(const CudaDevice& device, const ConstTensor& qkv, const Segment
   const char* const why = refusal(device, qkv, segments, layout);
   if (why && !wanted.empty())
     fail(Exit::kUnavailable, "MANTISSA_ATTENTION=cudnn: {} (qkv is {}, head_dim {})", why, qkv, layout.head_dim);
-  return !why;
+  if (why || !wanted.empty()) return !why;
+  // Documents of different lengths are faster on the own kernels that take the longest ones' tiles first.
+  return length_of(segments, qkv.rows()) > 0 || !own_takes_lists(device, qkv, segments, layout);
 }
 
 void run_cudnn(const char* op, Exec& exec, CudnnTensors tensors, bool backward, const ConstTensor& qkv,

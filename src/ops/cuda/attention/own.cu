@@ -1,6 +1,7 @@
 #include "ops/cuda/attention/own.h"
 
 #include "ops/cuda/attention/own_kernels.h"
+#include "ops/cuda/attention/scratch.h"
 #include "ops/cuda/launch.cuh"
 
 namespace mantissa::cuda {
@@ -12,11 +13,22 @@ bool aligned16(std::initializer_list<const void*> addresses) {
   return true;
 }
 
+void need_scratch(const char* op, const Exec& exec, int64_t bytes) {
+  check(exec.shared_scratch_bytes() >= bytes, "{}: {} bytes of scratch, expected {}", op, exec.shared_scratch_bytes(),
+        bytes);
+}
+
 bool takes_warpgroups(const CudaDevice& device, const HeadLayout& layout) {
   return device.info().sm == 90 && layout.head_dim <= 128;
 }
 
 }  // namespace
+
+bool own_takes_lists(const CudaDevice& device, const ConstTensor& qkv, const Segments& segments,
+                     const HeadLayout& layout) {
+  return device.info().sm == 90 && qkv.dtype == DType::kBF16 &&
+         fused_scratch_bytes(qkv.rows(), segments.offsets.dim(0) - 1, layout) > 0;
+}
 
 void own_attention_fwd(Exec& exec, Tensor out, Tensor lse, ConstTensor qkv, const Segments& segments,
                        const HeadLayout& layout, float scale) {
@@ -29,6 +41,10 @@ void own_attention_fwd(Exec& exec, Tensor out, Tensor lse, ConstTensor qkv, cons
   Bf16* const o = static_cast<Bf16*>(out.data);
   const Bf16* const x = static_cast<const Bf16*>(qkv.data);
   if (layout.head_dim % 8 != 0 || !aligned16({o, x})) return forward_plain(device, o, sums, x, a);
+  if (own_takes_lists(device, qkv, segments, layout)) {
+    need_scratch("attention_fwd", exec, list_bytes(qkv.rows(), segments.offsets.dim(0) - 1));
+    return forward_listed(device, o, sums, x, exec.shared_scratch(), a);
+  }
   (takes_warpgroups(device, layout) ? forward_hopper : forward_bf16)(device, o, sums, x, a);
 }
 
@@ -36,12 +52,9 @@ void own_attention_bwd(Exec& exec, Tensor dqkv, ConstTensor dout, ConstTensor qk
                        const Segments& segments, const HeadLayout& layout, float scale) {
   const OpScope scope(exec, "attention_bwd");
   if (qkv.rows() == 0) return;
-  const int64_t needed =
-      own_attention_scratch_bytes(qkv.dtype, qkv.rows(), segments.longest, segments.offsets.dim(0) - 1, layout);
-  check(exec.shared_scratch_bytes() >= needed, "attention_bwd: {} bytes of scratch, expected {}",
-        exec.shared_scratch_bytes(), needed);
   CudaDevice& device = device_of(exec);
   const AttentionView a = view_of(segments, layout, qkv.rows(), scale);
+  need_scratch("attention_bwd", exec, own_scratch_bytes(qkv.rows(), layout));
   float* const delta = reinterpret_cast<float*>(exec.shared_scratch());
   const float* const sums = lse.as<float>();
   if (qkv.dtype == DType::kF32) {
@@ -50,14 +63,14 @@ void own_attention_bwd(Exec& exec, Tensor dqkv, ConstTensor dout, ConstTensor qk
   }
   Bf16* const dx = static_cast<Bf16*>(dqkv.data);
   const Bf16 *const dy = static_cast<const Bf16*>(dout.data), *const x = static_cast<const Bf16*>(qkv.data);
-  row_products(device, delta, dy, static_cast<const Bf16*>(out.data), a);
+  const Bf16* const o = static_cast<const Bf16*>(out.data);
+  if (own_takes_lists(device, qkv, segments, layout) && !device.deterministic() && aligned16({dx, dy, x, o})) {
+    need_scratch("attention_bwd", exec, fused_scratch_bytes(qkv.rows(), segments.offsets.dim(0) - 1, layout));
+    return backward_fused(device, dx, dy, x, o, sums, exec.shared_scratch(), a);
+  }
+  row_products(device, delta, dy, o, a);
   if (layout.head_dim % 8 != 0 || !aligned16({dx, dy, x})) return backward_plain(device, dx, dy, x, sums, delta, a);
   (takes_warpgroups(device, layout) ? backward_hopper : backward_bf16)(device, dx, dy, x, sums, delta, a);
-}
-
-int64_t own_attention_scratch_bytes(DType /*dtype*/, int64_t tokens, int64_t /*longest*/, int64_t /*segments*/,
-                                    const HeadLayout& layout) {
-  return tokens * layout.heads * int64_t{sizeof(float)};  // delta
 }
 
 }  // namespace mantissa::cuda

@@ -29,16 +29,21 @@ __device__ __forceinline__ void wait_barrier(uint32_t barrier, uint32_t parity) 
       "r"(parity)
       : "memory");
 }
+// A box of 64 columns from `column` on.
+__device__ __forceinline__ void load_box(uint32_t to, const CUtensorMap& map, int column, int head, int token,
+                                         uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
+      "[%2];" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(column), "r"(head), "r"(token)
+      : "memory");
+}
 // A tile of kRows tokens from `token` on, kWidth columns wide.
 template <int kRows, int kWidth>
 __device__ __forceinline__ void load_tile(uint32_t to, const CUtensorMap& map, int head, int token, uint32_t barrier) {
 #pragma unroll
   for (int panel = 0; panel < kWidth / 64; ++panel)
-    asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
-        "[%2];" ::"r"(to + panel * kRows * 128),
-        "l"(&map), "r"(barrier), "r"(panel * 64), "r"(head), "r"(token)
-        : "memory");
+    load_box(to + panel * kRows * 128, map, panel * 64, head, token, barrier);
 }
 
 }  // namespace mantissa::cuda

@@ -52,36 +52,36 @@ __device__ __forceinline__ void pin(float (&c)[kN][4]) {
     for (int i = 0; i < 4; ++i) asm volatile("" : "+f"(c[n][i])::"memory");
 }
 
-// c[64, 64] += a[64,16] b[16,64], = in first_product; kAcross: b's tile lies across the sum.
-template <bool kAcross>
+// c[64, 64] += a[64,16] b[16,64], = in first_product; kAcross: b's tile lies across the sum; kAcrossA: a's.
+template <bool kAcross, bool kAcrossA = false>
 __device__ __forceinline__ void product(float (&c)[8][4], uint64_t a, uint64_t b) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.eq.b32 p, 0, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
       "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,"
       " %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-      "%32, %33, p, 1, 1, 0, %34;\n}"
+      "%32, %33, p, 1, 1, %35, %34;\n}"
       : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]), "+f"(c[1][0]), "+f"(c[1][1]), "+f"(c[1][2]),
         "+f"(c[1][3]), "+f"(c[2][0]), "+f"(c[2][1]), "+f"(c[2][2]), "+f"(c[2][3]), "+f"(c[3][0]), "+f"(c[3][1]),
         "+f"(c[3][2]), "+f"(c[3][3]), "+f"(c[4][0]), "+f"(c[4][1]), "+f"(c[4][2]), "+f"(c[4][3]), "+f"(c[5][0]),
         "+f"(c[5][1]), "+f"(c[5][2]), "+f"(c[5][3]), "+f"(c[6][0]), "+f"(c[6][1]), "+f"(c[6][2]), "+f"(c[6][3]),
         "+f"(c[7][0]), "+f"(c[7][1]), "+f"(c[7][2]), "+f"(c[7][3])
-      : "l"(a), "l"(b), "n"(kAcross ? 1 : 0));
+      : "l"(a), "l"(b), "n"(kAcross ? 1 : 0), "n"(kAcrossA ? 1 : 0));
 }
-template <bool kAcross>
+template <bool kAcross, bool kAcrossA = false>
 __device__ __forceinline__ void first_product(float (&c)[8][4], uint64_t a, uint64_t b) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, 0, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
       "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,"
       " %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-      "%32, %33, p, 1, 1, 0, %34;\n}"
+      "%32, %33, p, 1, 1, %35, %34;\n}"
       : "=f"(c[0][0]), "=f"(c[0][1]), "=f"(c[0][2]), "=f"(c[0][3]), "=f"(c[1][0]), "=f"(c[1][1]), "=f"(c[1][2]),
         "=f"(c[1][3]), "=f"(c[2][0]), "=f"(c[2][1]), "=f"(c[2][2]), "=f"(c[2][3]), "=f"(c[3][0]), "=f"(c[3][1]),
         "=f"(c[3][2]), "=f"(c[3][3]), "=f"(c[4][0]), "=f"(c[4][1]), "=f"(c[4][2]), "=f"(c[4][3]), "=f"(c[5][0]),
         "=f"(c[5][1]), "=f"(c[5][2]), "=f"(c[5][3]), "=f"(c[6][0]), "=f"(c[6][1]), "=f"(c[6][2]), "=f"(c[6][3]),
         "=f"(c[7][0]), "=f"(c[7][1]), "=f"(c[7][2]), "=f"(c[7][3])
-      : "l"(a), "l"(b), "n"(kAcross ? 1 : 0));
+      : "l"(a), "l"(b), "n"(kAcross ? 1 : 0), "n"(kAcrossA ? 1 : 0));
 }
 template <bool kAcross>
 __device__ __forceinline__ void product(float (&c)[8][4], const Fragment& a, uint64_t b) {
