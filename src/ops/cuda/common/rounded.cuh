@@ -1,5 +1,6 @@
 // Square root and quotient as IEEE 754 rounds them, and codes of 8-bit moments, without the branches for operands of
-// unusual size: within the ranges given the results are those of sqrtf, / and moment8.h to the bit.
+// unusual size: within the ranges given the results are those of sqrtf, / and moment8.h to the bit
+// (tools/rounded_forms.cu compares them).
 #pragma once
 
 #include <cstdint>
