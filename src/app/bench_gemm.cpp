@@ -105,7 +105,7 @@ double sample_error(BenchStage& stage, const Problem& p, Tensor result) {
   return std::sqrt(difference / norm);
 }
 
-// Of the product, on a stage that sees the memory of `sets`.
+// us of one product, on a stage that sees the memory of `sets`.
 double time_product(BenchStage& timed, const std::vector<GemmDesc>& sets, double seconds) {
   const auto work = [&](int64_t i) { gemm(timed.exec(), sets[static_cast<size_t>(i) % sets.size()]); };
   work(0);  // a search happens here
