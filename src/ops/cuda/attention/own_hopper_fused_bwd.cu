@@ -294,38 +294,38 @@ class Products {
 __global__ void __launch_bounds__(kThreads, 1)
     backward(Bf16* dqkv, const FusedScratch s, const AttentionView a, const __grid_constant__ CUtensorMap qkv_boxes,
              const __grid_constant__ CUtensorMap dout_boxes) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  extern __shared__ char raw[];
-  __shared__ uint64_t barriers[2 * kStages + 3];
-  __shared__ Piece piece;
-  Shared shared;
-  shared.keys = aligned_tiles(raw);
-  shared.values = shared.keys + kTile * kWidth;
-  shared.stages = shared.values + kTile * kWidth;
-  shared.scores = shared.stages + kStages * 2 * kSize;
-  shared.ways = shared.scores + 2 * kScores;
-  shared.rows = reinterpret_cast<float*>(shared.ways + 8 * kWayOut);
-  shared.piece = &piece;
-  shared.full = shared_address(barriers);
-  shared.empty = shared.full + kStages * 8;
-  shared.keys_full = shared.empty + kStages * 8;
-  shared.values_full = shared.keys_full + 8;
-  shared.piece_done = shared.values_full + 8;
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < kStages; ++i) make_barrier(shared.full + i * 8, 1), make_barrier(shared.empty + i * 8, 8);
-    make_barrier(shared.keys_full, 1), make_barrier(shared.values_full, 1), make_barrier(shared.piece_done, 8);
-    publish_barriers();
+  if constexpr (kHasWarpgroups) {
+    extern __shared__ char raw[];
+    __shared__ uint64_t barriers[2 * kStages + 3];
+    __shared__ Piece piece;
+    Shared shared;
+    shared.keys = aligned_tiles(raw);
+    shared.values = shared.keys + kTile * kWidth;
+    shared.stages = shared.values + kTile * kWidth;
+    shared.scores = shared.stages + kStages * 2 * kSize;
+    shared.ways = shared.scores + 2 * kScores;
+    shared.rows = reinterpret_cast<float*>(shared.ways + 8 * kWayOut);
+    shared.piece = &piece;
+    shared.full = shared_address(barriers);
+    shared.empty = shared.full + kStages * 8;
+    shared.keys_full = shared.empty + kStages * 8;
+    shared.values_full = shared.keys_full + 8;
+    shared.piece_done = shared.values_full + 8;
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < kStages; ++i) make_barrier(shared.full + i * 8, 1), make_barrier(shared.empty + i * 8, 8);
+      make_barrier(shared.keys_full, 1), make_barrier(shared.values_full, 1), make_barrier(shared.piece_done, 8);
+      publish_barriers();
+    }
+    __syncthreads();
+    wait_for_last();  // rows and the list
+    if (threadIdx.x >= kConsumers) {
+      asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+      if (threadIdx.x == kConsumers) load_pieces(shared, s, a, qkv_boxes, dout_boxes);
+    } else {
+      asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+      Products(shared, s, a).run(dqkv);
+    }
   }
-  __syncthreads();
-  wait_for_last();  // rows and the list
-  if (threadIdx.x >= kConsumers) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
-    if (threadIdx.x == kConsumers) load_pieces(shared, s, a, qkv_boxes, dout_boxes);
-  } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
-    Products(shared, s, a).run(dqkv);
-  }
-#endif
 }
 
 }  // namespace

@@ -219,35 +219,35 @@ class Products {
 __global__ void __launch_bounds__(kThreads, 1)
     forward(Bf16* out, float* lse, const TileList list, const AttentionView a,
             const __grid_constant__ CUtensorMap boxes) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  extern __shared__ char raw[];
-  __shared__ uint64_t barriers[2 * kSlots + 4];
-  __shared__ Piece pieces[2];
-  Shared shared;
-  shared.queries = aligned_tiles(raw);
-  shared.ring = shared.queries + 2 * kSize;
-  shared.ways = shared.ring + kSlots * kSize;
-  shared.pieces = pieces;
-  shared.full = shared_address(barriers);
-  shared.empty = shared.full + kSlots * 8;
-  shared.queries_full = shared.empty + kSlots * 8;
-  shared.queries_empty = shared.queries_full + 16;
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < kSlots; ++i) make_barrier(shared.full + i * 8, 1), make_barrier(shared.empty + i * 8, 8);
-    for (int i = 0; i < 2; ++i)
-      make_barrier(shared.queries_full + i * 8, 1), make_barrier(shared.queries_empty + i * 8, 8);
-    publish_barriers();
+  if constexpr (kHasWarpgroups) {
+    extern __shared__ char raw[];
+    __shared__ uint64_t barriers[2 * kSlots + 4];
+    __shared__ Piece pieces[2];
+    Shared shared;
+    shared.queries = aligned_tiles(raw);
+    shared.ring = shared.queries + 2 * kSize;
+    shared.ways = shared.ring + kSlots * kSize;
+    shared.pieces = pieces;
+    shared.full = shared_address(barriers);
+    shared.empty = shared.full + kSlots * 8;
+    shared.queries_full = shared.empty + kSlots * 8;
+    shared.queries_empty = shared.queries_full + 16;
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < kSlots; ++i) make_barrier(shared.full + i * 8, 1), make_barrier(shared.empty + i * 8, 8);
+      for (int i = 0; i < 2; ++i)
+        make_barrier(shared.queries_full + i * 8, 1), make_barrier(shared.queries_empty + i * 8, 8);
+      publish_barriers();
+    }
+    __syncthreads();
+    wait_for_last();  // the list
+    if (threadIdx.x >= kConsumers) {
+      asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+      if (threadIdx.x == kConsumers) load_pieces(shared, list, a, boxes);
+    } else {
+      asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+      Products(shared, a).run(out, lse);
+    }
   }
-  __syncthreads();
-  wait_for_last();  // the list
-  if (threadIdx.x >= kConsumers) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    if (threadIdx.x == kConsumers) load_pieces(shared, list, a, boxes);
-  } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-    Products(shared, a).run(out, lse);
-  }
-#endif
 }
 
 }  // namespace

@@ -7,6 +7,13 @@
 
 namespace mantissa::cuda {
 
+// Whether the architecture that is being compiled for has warpgroups' products.
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+constexpr bool kHasWarpgroups = true;
+#else
+constexpr bool kHasWarpgroups = false;
+#endif
+
 // The first address for tiles in dynamic shared memory; up to 1023 bytes are passed over.
 __device__ __forceinline__ Bf16* aligned_tiles(char* raw) {
   return reinterpret_cast<Bf16*>((reinterpret_cast<uintptr_t>(raw) + 1023) / 1024 * 1024);
