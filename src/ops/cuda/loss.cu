@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "ops/cuda/common/ptx.cuh"
 #include "ops/cuda/common/vec.cuh"
 #include "ops/cuda/launch.cuh"
 
@@ -38,11 +39,6 @@ struct Args {
 struct Partial {
   float c, sum;
 };
-__device__ __forceinline__ float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 // The factor that brings a sum about `from` to one about `to`. -Inf to -Inf is 1: a thread without columns adds
 // nothing, and NaN stays NaN.
 __device__ __forceinline__ float rescale(float from, float to) { return from == to ? 1.0f : exp2_fast(from - to); }
@@ -133,10 +129,6 @@ struct Group {
   }
 };
 
-__device__ __forceinline__ uint32_t shared_address(const void* p) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-
 // An mbarrier of one arrival, by whoever says how many bytes are to come.
 struct Arrivals {
   uint64_t word;
@@ -144,10 +136,7 @@ struct Arrivals {
   __device__ __forceinline__ void init() {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&word)) : "memory");
   }
-  __device__ __forceinline__ void expect(uint32_t bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&word)), "r"(bytes)
-                 : "memory");
-  }
+  __device__ __forceinline__ void expect(uint32_t bytes) { expect_bytes(shared_address(&word), bytes); }
   __device__ __forceinline__ void wait(uint32_t phase) const {
     uint32_t done = 0;
     while (!done)
@@ -159,15 +148,6 @@ struct Arrivals {
           : "memory");
   }
 };
-
-// Expects and copies; address and bytes are multiples of 16. By one thread.
-__device__ __forceinline__ void copy_bulk(void* to, const void* from, uint32_t bytes, Arrivals& arrivals) {
-  arrivals.expect(bytes);
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                   shared_address(to)),
-               "l"(from), "r"(bytes), "r"(shared_address(&arrivals.word))
-               : "memory");
-}
 
 // Where the partial sums of a row's blocks meet. The store carries its own arrival: a cluster's barrier would wait, at
 // every row, for all that was written to global memory.
@@ -238,7 +218,12 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kBlock, kThre
   const int64_t stride = gridDim.x / kCluster;
   const float grad_scale = a.grad_scale ? *a.grad_scale : 0.0f;
   const auto row_at = [&](int64_t r) { return static_cast<T*>(a.logits) + r * a.pitch + begin * G::kCount; };
-  const auto load = [&](int64_t r) { copy_bulk(held, row_at(r), static_cast<uint32_t>(count) * 16, full); };
+  const auto load = [&](int64_t r) {
+    const T* const from = row_at(r);
+    const uint32_t bytes = static_cast<uint32_t>(count) * 16;
+    full.expect(bytes);
+    copy_bulk(shared_address(held), from, bytes, shared_address(&full.word));
+  };
   let_next_begin();
 
   int64_t r = blockIdx.x / kCluster;
@@ -247,7 +232,7 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kBlock, kThre
   if (thread == 0) {
     full.init();
     for (Arrivals& x : exchange.arrivals) x.init();
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    publish_barriers();
     if (label != kIgnored) load(r);
   }
   if constexpr (kCluster > 1)

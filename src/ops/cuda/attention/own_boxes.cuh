@@ -15,19 +15,8 @@ CUtensorMap boxes_of(const Bf16* x, int64_t tokens, int64_t heads, int64_t head_
 // `count` barriers from `barriers` on, one arrival each; before a __syncthreads().
 __device__ __forceinline__ void make_barriers(uint32_t barriers, int count) {
   if (threadIdx.x != 0) return;
-  for (int i = 0; i < count; ++i) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barriers + 8 * i));
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-__device__ __forceinline__ void expect_bytes(uint32_t barrier, uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-}
-// Until the barrier's phase of this parity is complete.
-__device__ __forceinline__ void wait_barrier(uint32_t barrier, uint32_t parity) {
-  asm volatile(
-      "{\n.reg .pred p;\n"
-      "again:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra again;\n}" ::"r"(barrier),
-      "r"(parity)
-      : "memory");
+  for (int i = 0; i < count; ++i) make_barrier(barriers + 8 * i, 1);
+  publish_barriers();
 }
 // A box of 64 columns from `column` on.
 __device__ __forceinline__ void load_box(uint32_t to, const CUtensorMap& map, int column, int head, int token,

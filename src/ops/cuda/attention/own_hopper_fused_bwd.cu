@@ -34,11 +34,6 @@ constexpr size_t kSharedBytes = 1024 +
                                 (2 * kTile * kWidth + kStages * 2 * kSize + 2 * kScores + 8 * kWayOut) * sizeof(Bf16) +
                                 kStages * 2 * kStep * sizeof(float);
 
-__device__ __forceinline__ void load_line(uint32_t to, const float* from, uint32_t bytes, uint32_t barrier) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-               "l"(from), "r"(bytes), "r"(barrier)
-               : "memory");
-}
 // Adds sums in shared memory to global memory, in the background.
 __device__ __forceinline__ void add_line(float* to, uint32_t from, uint32_t bytes) {
   asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to), "r"(from),
@@ -83,7 +78,7 @@ __device__ __forceinline__ void load_pieces(const Shared& shared, const FusedScr
         expect_bytes(full, kStepBytes);
         load_tile<kStep, kWidth>(queries, qkv_boxes, head, t.first + step * kStep, full);
         load_tile<kStep, kWidth>(queries + kSize * 2, dout_boxes, head, t.first + step * kStep, full);
-        load_line(shared_address(shared.rows + stage * 2 * kStep), rows, 2 * kStep * 4, full);
+        copy_bulk(shared_address(shared.rows + stage * 2 * kStep), rows, 2 * kStep * 4, full);
         if (++stage == kStages) stage = 0, turn ^= 1;
         if (h > 0 || step > 0) continue;
         // Keys and values, once those of the piece before are not needed any more.

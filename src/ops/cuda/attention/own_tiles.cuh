@@ -42,17 +42,6 @@ __device__ void list_tiles(const TileList& list, const AttentionView& a) {
   }
 }
 
-// Barriers in shared memory beside own_boxes.cuh's: of several arrivals, and an arrival without bytes.
-__device__ __forceinline__ void make_barrier(uint32_t barrier, int arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
-}
-__device__ __forceinline__ void publish_barriers() {
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-__device__ __forceinline__ void arrive(uint32_t barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-
 // A warp's 16 rows of a result, 128 columns wide, times factor[row / 8], to rows [first, end) of global memory, through
 // kWayOut elements of shared memory of its own. Chunks of 16 bytes are exchanged there by row % 8, for the banks.
 constexpr int kWayOut = 16 * 128;

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "ops/attention.h"
+#include "ops/cuda/common/ptx.cuh"
 #include "ops/cuda/common/vec.cuh"
 
 namespace mantissa::cuda {
@@ -69,9 +70,6 @@ __device__ __forceinline__ int key_tile(const AttentionView& a, int n, int tiles
   return n % documents * a_document + n / documents;
 }
 
-__device__ __forceinline__ uint32_t shared_address(const void* p) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
 // 16 bytes, or zeros where !valid.
 __device__ __forceinline__ void copy16(uint32_t to, const void* from, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid ? 16 : 0));
@@ -244,12 +242,6 @@ __device__ __forceinline__ void store_rows(const float (&c)[kM][kWidth / 8][4], 
       *reinterpret_cast<uint4*>(to + (first + row) * stride + chunk * 8) =
           *reinterpret_cast<const uint4*>(tile + row * kLine + chunk * 8);
   }
-}
-
-__device__ __forceinline__ float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
 }
 
 }  // namespace mantissa::cuda
