@@ -13,9 +13,9 @@ namespace {
 
 // FP32: sums in another order. BF16: each of some dozen roundings on the way is made of values that differ by rounding.
 struct Bounds {
-  double loss, logits, grads, norms, params;
+  double loss, logits, grads, params;
 };
-constexpr Bounds kF32{1e-5, 1e-4, 1e-4, 1e-3, 2e-3}, kBF16{5e-3, 2e-2, 5e-2, 0.1, 2e-2};
+constexpr Bounds kF32{1e-5, 1e-4, 1e-4, 2e-3}, kBF16{5e-3, 2e-2, 5e-2, 2e-2};
 
 const Bounds& bounds_of(const std::string& recipe) { return recipe == "fp32" ? kF32 : kBF16; }
 
@@ -59,22 +59,28 @@ TEST_P(GpuEngine, LogitsLossAndGradientsAreTheCpus) {
   }
 }
 
-TEST_P(GpuEngine, TrainsAsTheCpu) {
+// Every step from the CPU's state: what a step computes is compared, not what five of them make of a rounding. The loss
+// falls to 0.1, where BF16 is 1.5% from FP32 at the same weights, on either side.
+TEST_P(GpuEngine, StepsAsTheCpu) {
   const auto gpu = make(&device()), cpu = make(nullptr);
   gpu->warm_up(packed_rows(9).view());
-  const Trace a = train(*gpu, 5), b = train(*cpu, 5);
   const Bounds& bounds = bounds_of(GetParam().recipe);
-  for (size_t step = 0; step < a.losses.size(); ++step) {
-    EXPECT_NEAR(a.losses[step] / b.losses[step], 1, 5 * bounds.loss) << "step " << step;
-    EXPECT_NEAR(a.norms[step] / b.norms[step], 1, bounds.norms) << "step " << step;
+  for (uint32_t step = 1; step <= 5; ++step) {
+    copy_state(*gpu, *cpu);
+    const double loss = accumulate(*gpu, step) / accumulate(*cpu, step);
+    const AdamwSettings settings{.lr = kLearningRate};
+    const double norm = gpu->update(settings).grad_norm / cpu->update(settings).grad_norm;
+    fmt::print("step {}: gpu / cpu: loss {:.5f}, norm {:.5f}\n", step, loss, norm);
+    EXPECT_NEAR(loss, 1, 5 * bounds.loss) << "step " << step;
+    EXPECT_NEAR(norm, 1, bounds.grads) << "step " << step;
+    // Vectors begin at one value, and AdamW moves those without a gradient (the bias of the keys) as their rounding
+    // says.
+    for (int id = 0; id < cpu->params().size(); ++id)
+      if (cpu->params().spec(id).decays()) {
+        EXPECT_LT(relative_error(gpu->params().values(id), cpu->params().values(id)), bounds.params)
+            << "step " << step << ' ' << cpu->params().spec(id).name;
+      }
   }
-  EXPECT_LT(a.losses.back(), 0.98 * a.losses.front());
-  // Vectors begin at one value, and AdamW moves those without a gradient (the bias of the keys) as their rounding says.
-  for (int id = 0; id < cpu->params().size(); ++id)
-    if (cpu->params().spec(id).decays()) {
-      EXPECT_LT(relative_error(a.params[static_cast<size_t>(id)], b.params[static_cast<size_t>(id)]), bounds.params)
-          << cpu->params().spec(id).name;
-    }
 }
 
 // Rows behind the vocabulary stay zero, in weight and gradient.

@@ -1,5 +1,7 @@
 #include "tests/gpu/models.h"
 
+#include <gtest/gtest.h>
+
 namespace mantissa {
 
 ModelConfig small_model(const std::string& arch, int64_t vocab) {
@@ -60,19 +62,35 @@ std::unique_ptr<Engine> make_engine(const EngineCase& c, Device* device) {
   return engine;
 }
 
-Trace train(Engine& engine, uint32_t steps) {
+void copy_state(Engine& to, Engine& from) {
+  Device& device = *to.params().options().device;
+  for (int id = 0; id < from.params().size(); ++id) {
+    to.params().set(id, from.params().values(id).data());
+    for (const auto& [copy, moment] :
+         {std::pair{to.params().m(id), from.params().m(id)}, std::pair{to.params().v(id), from.params().v(id)}}) {
+      ASSERT_EQ(copy.dtype, moment.dtype);
+      device.copy_in(copy.data, moment.data, moment.bytes());
+    }
+  }
+}
+
+double accumulate(Engine& engine, uint32_t step) {
   const Rows rows[] = {packed_rows(1), uniform_rows(2), packed_rows(3)};
   int64_t valid = 0;
   for (const Rows& r : rows) valid += r.valid;
+  engine.begin_step(step);
+  for (const Rows& r : rows) engine.micro_step(r.view(), valid, 1e-4);
+  EXPECT_EQ(engine.sums().valid, valid);
+  return engine.sums().loss / static_cast<double>(valid);
+}
+
+Trace train(Engine& engine, uint32_t steps) {
   Trace trace;
   for (uint32_t step = 1; step <= steps; ++step) {
-    engine.begin_step(step);
-    for (const Rows& r : rows) engine.micro_step(r.view(), valid, 1e-4);
-    trace.losses.push_back(engine.sums().loss / static_cast<double>(valid));
-    EXPECT_EQ(engine.sums().valid, valid);
+    trace.losses.push_back(accumulate(engine, step));
     if (step == steps)
       for (int id = 0; id < engine.params().size(); ++id) trace.grads.push_back(engine.params().grad_values(id));
-    trace.norms.push_back(engine.update({.lr = 3e-3}).grad_norm);
+    trace.norms.push_back(engine.update({.lr = kLearningRate}).grad_norm);
   }
   for (int id = 0; id < engine.params().size(); ++id) trace.params.push_back(engine.params().values(id));
   return trace;

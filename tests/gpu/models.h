@@ -33,12 +33,19 @@ struct EngineCase {
 };
 std::unique_ptr<Engine> make_engine(const EngineCase& c, Device* device);
 
+// Weights, their copies and AdamW's moments of an engine on the CPU, as `to`, on a GPU, goes on from: the same case but
+// for the device, as many updates behind it.
+void copy_state(Engine& to, Engine& from);
+
 // Losses of each step, gradients of the last one, parameters after it.
 struct Trace {
   std::vector<double> losses, norms;
   std::vector<std::vector<float>> grads, params;
 };
-// Steps of three micro-batches: packed, uniform, packed.
+// Forward and backward of step `step`: three micro-batches, packed, uniform, packed. Returns the mean loss of a token.
+double accumulate(Engine& engine, uint32_t step);
+// Steps of accumulate() and an update.
+inline constexpr double kLearningRate = 3e-3;
 Trace train(Engine& engine, uint32_t steps);
 
 }  // namespace mantissa
