@@ -1,5 +1,5 @@
 // SwiGLU and GELU: one thread a group of eight outputs.
-#include "ops/cuda/activation.h"
+#include "ops/activation.h"
 
 #include "ops/cuda/common/operand.h"
 #include "ops/cuda/common/reduce.cuh"

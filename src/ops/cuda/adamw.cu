@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "numerics/moment8.h"
+#include "ops/adamw.h"
 #include "ops/cuda/common/philox_keys.cuh"
 #include "ops/cuda/common/rounded.cuh"
 #include "ops/cuda/common/vec.cuh"

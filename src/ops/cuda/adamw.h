@@ -1,7 +1,7 @@
-// Kernels of adamw.h; launched by adamw.cu.
+// What the kernels of AdamW read: the rows of a launch, and their scratch.
 #pragma once
 
-#include "ops/adamw.h"
+#include <cstdint>
 
 namespace mantissa::cuda {
 
@@ -26,8 +26,5 @@ struct AdamwRow {
 
 constexpr int kNormBlocks = 528;  // whatever the device is: the sums' order depends on it
 constexpr int64_t kAdamwPartialBytes = kNormBlocks * int64_t{sizeof(double)};
-
-void adamw_update(Exec& exec, AdamwOutcome* outcome, std::span<const AdamwParam> params, const AdamwStep& step,
-                  double max_norm, bool stochastic);
 
 }  // namespace mantissa::cuda

@@ -1,4 +1,9 @@
-#include "ops/cuda/cached_attention.h"
+// Decoding over a KV cache. It sees the cache's bytes in its own layout: keys [KV, P, D], a position's row after
+// another's, in the memory of [KV, P/16, D, 16]; values [KV, P, V] as on a CPU. A cache that a CPU filled is not
+// readable here, nor the other way round. Positions are cut into splits of 128, by their number in the sequence alone;
+// a block computes one split of its rows, a second kernel joins a token's splits in order. Scratch:
+// cached_attention_scratch_bytes(), of one token at least.
+#include "ops/cached_attention.h"
 
 #include "base/error.h"
 #include "ops/cuda/attention/tile.cuh"

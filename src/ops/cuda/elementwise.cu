@@ -1,4 +1,4 @@
-#include "ops/cuda/elementwise.h"
+#include "ops/elementwise.h"
 
 #include <algorithm>
 #include <climits>

@@ -8,6 +8,7 @@
 
 #include "ops/cuda/common/vec.cuh"
 #include "ops/cuda/launch.cuh"
+#include "ops/embedding.h"
 
 namespace mantissa::cuda {
 namespace {

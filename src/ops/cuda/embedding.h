@@ -1,16 +1,11 @@
-// Kernels of embedding.h.
+// Upper bounds of the scratch of embedding_bwd: tokens sorted by id, in tiles, and the sums of runs of one id that
+// cross chunks.
 #pragma once
 
-#include "ops/embedding.h"
+#include <cstdint>
 
 namespace mantissa::cuda {
 
-void embedding_fwd(Exec& exec, Tensor y, ConstTensor ids, ConstTensor table, ConstTensor positions,
-                   ConstTensor position_table);
-void embedding_bwd(Exec& exec, Tensor dtable, Tensor dposition_table, ConstTensor dy, ConstTensor ids,
-                   ConstTensor positions);
-
-// Scratch of embedding_bwd: tokens sorted by id, in tiles, and the sums of runs of one id that cross chunks.
 constexpr int kSortTile = 1024;      // tokens a block
 constexpr int kMostDigits = 512;     // values of a digit
 constexpr int kEmbeddingChunk = 32;  // sorted tokens that are summed together

@@ -1,7 +1,7 @@
 // A row of logits is read once: bulk copies bring it into the shared memory of a block, or of a cluster of 2 to 8,
 // while the row before is written. Threads take their groups of 16 bytes into registers, and keep them from the sum to
 // the store. Rows that are not aligned or too long are read twice, by a block each.
-#include "ops/cuda/loss.h"
+#include "ops/loss.h"
 
 #include <cooperative_groups.h>
 

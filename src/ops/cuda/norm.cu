@@ -2,7 +2,7 @@
 // read on. Forward: one row a team, many short-lived blocks. Backward: a block a multiprocessor, whose teams keep the
 // terms of the weight gradients over all of their rows, with the next rows on their way into shared memory. Other rows
 // take a block each, and read it as often as it is needed.
-#include "ops/cuda/norm.h"
+#include "ops/norm.h"
 
 #include <algorithm>
 

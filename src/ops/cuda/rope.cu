@@ -1,7 +1,7 @@
 // RoPE, alone and behind the norm of the heads. Where a head is whole 16-byte groups, each of a few lanes holds a group
 // of its first half and their partners of the second. Other heads take a warp each. Whoever reads an element writes it,
 // so all of it works in place.
-#include "ops/cuda/rope.h"
+#include "ops/rope.h"
 
 #include <algorithm>
 

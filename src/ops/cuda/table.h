@@ -1,5 +1,6 @@
-// The GPU's ops, one pointer each. ops/x.cpp checks the arguments, then calls the one with the same signature and
-// contract through exec.device()->ops(). Every address in the arguments is the device's, unless the contract says host.
+// The GPU's ops by one list: a line makes an op's pointer, its declaration in mantissa::cuda and its place in the
+// module's table. ops/x.cpp checks the arguments, then calls the one with the same signature and contract through
+// exec.device()->ops(). Every address in the arguments is the device's, unless the contract says host.
 #pragma once
 
 #include "ops/activation.h"
@@ -13,37 +14,50 @@
 #include "ops/norm.h"
 #include "ops/rope.h"
 
+// clang-format off
+#define MANTISSA_CUDA_OPS(OP)                                                                                          \
+  OP(swiglu_fwd)                                                                                                       \
+  OP(swiglu_bwd)                                                                                                       \
+  OP(gelu_fwd)                                                                                                         \
+  OP(gelu_bwd)                                                                                                         \
+  OP(attention_fwd)                                                                                                    \
+  OP(attention_bwd)                                                                                                    \
+  OP(cached_attention)                                                                                                 \
+  OP(adamw_update)                                                                                                     \
+  OP(add)                                                                                                              \
+  OP(cast)                                                                                                             \
+  OP(bias_bwd)                                                                                                         \
+  OP(sum_of_squares)                                                                                                   \
+  OP(first_nonfinite)                                                                                                  \
+  OP(embedding_fwd)                                                                                                    \
+  OP(embedding_bwd)                                                                                                    \
+  OP(gemm)                                                                                                             \
+  OP(explain_gemm)                                                                                                     \
+  OP(cross_entropy)                                                                                                    \
+  OP(rms_norm_fwd)                                                                                                     \
+  OP(rms_norm_bwd)                                                                                                     \
+  OP(add_rms_norm_fwd)                                                                                                 \
+  OP(layer_norm_fwd)                                                                                                   \
+  OP(layer_norm_bwd)                                                                                                   \
+  OP(add_layer_norm_fwd)                                                                                               \
+  OP(rope_fwd)                                                                                                         \
+  OP(rope_bwd)                                                                                                         \
+  OP(qk_norm_rope_fwd)                                                                                                 \
+  OP(qk_norm_rope_bwd)
+// clang-format on
+
 namespace mantissa {
 
+namespace cuda {
+#define MANTISSA_OP(name) decltype(mantissa::name) name;
+MANTISSA_CUDA_OPS(MANTISSA_OP)
+#undef MANTISSA_OP
+}  // namespace cuda
+
 struct CudaOps {
-  decltype(&mantissa::swiglu_fwd) swiglu_fwd;
-  decltype(&mantissa::swiglu_bwd) swiglu_bwd;
-  decltype(&mantissa::gelu_fwd) gelu_fwd;
-  decltype(&mantissa::gelu_bwd) gelu_bwd;
-  decltype(&mantissa::adamw_update) adamw_update;
-  decltype(&mantissa::attention_fwd) attention_fwd;
-  decltype(&mantissa::attention_bwd) attention_bwd;
-  decltype(&mantissa::cached_attention) cached_attention;
-  decltype(&mantissa::add) add;
-  decltype(&mantissa::cast) cast;
-  decltype(&mantissa::bias_bwd) bias_bwd;
-  decltype(&mantissa::sum_of_squares) sum_of_squares;
-  decltype(&mantissa::first_nonfinite) first_nonfinite;
-  decltype(&mantissa::embedding_fwd) embedding_fwd;
-  decltype(&mantissa::embedding_bwd) embedding_bwd;
-  decltype(&mantissa::gemm) gemm;
-  decltype(&mantissa::explain_gemm) explain_gemm;
-  decltype(&mantissa::cross_entropy) cross_entropy;
-  decltype(&mantissa::rms_norm_fwd) rms_norm_fwd;
-  decltype(&mantissa::rms_norm_bwd) rms_norm_bwd;
-  decltype(&mantissa::add_rms_norm_fwd) add_rms_norm_fwd;
-  decltype(&mantissa::layer_norm_fwd) layer_norm_fwd;
-  decltype(&mantissa::layer_norm_bwd) layer_norm_bwd;
-  decltype(&mantissa::add_layer_norm_fwd) add_layer_norm_fwd;
-  decltype(&mantissa::rope_fwd) rope_fwd;
-  decltype(&mantissa::rope_bwd) rope_bwd;
-  decltype(&mantissa::qk_norm_rope_fwd) qk_norm_rope_fwd;
-  decltype(&mantissa::qk_norm_rope_bwd) qk_norm_rope_bwd;
+#define MANTISSA_OP(name) decltype(&mantissa::name) name;
+  MANTISSA_CUDA_OPS(MANTISSA_OP)
+#undef MANTISSA_OP
 };
 
 }  // namespace mantissa

@@ -1,4 +1,8 @@
-#include "ops/cuda/attention/attention.h"
+// attention.h on the GPU: cuDNN or the project's own kernels. BF16 takes cuDNN where it is there and has the shape, but
+// neither in deterministic mode nor, on Hopper, for documents of different lengths (own_takes_lists in own.h);
+// everything else takes the own kernels. The choice depends on the device, the environment and sizes, so a backward
+// pass takes its forward's. MANTISSA_ATTENTION=cudnn or own forces one; Exit::kUnavailable where it cannot be had.
+#include "ops/attention.h"
 
 #include <cstdlib>
 #include <limits>

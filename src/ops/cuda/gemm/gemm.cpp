@@ -1,4 +1,4 @@
-#include "ops/cuda/gemm/gemm.h"
+#include "ops/gemm.h"
 
 #include <algorithm>
 
