@@ -129,43 +129,23 @@ struct Group {
   }
 };
 
-// An mbarrier of one arrival, by whoever says how many bytes are to come.
-struct Arrivals {
-  uint64_t word;
-
-  __device__ __forceinline__ void init() {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&word)) : "memory");
-  }
-  __device__ __forceinline__ void expect(uint32_t bytes) { expect_bytes(shared_address(&word), bytes); }
-  __device__ __forceinline__ void wait(uint32_t phase) const {
-    uint32_t done = 0;
-    while (!done)
-      asm volatile(
-          "{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\n"
-          "selp.u32 %0, 1, 0, p;\n}"
-          : "=r"(done)
-          : "r"(shared_address(&word)), "r"(phase)
-          : "memory");
-  }
-};
-
 // Where the partial sums of a row's blocks meet. The store carries its own arrival: a cluster's barrier would wait, at
 // every row, for all that was written to global memory.
 template <int kCluster>
 struct Exchange {
   Partial parts[2][kCluster];  // one half a row: who sends row r + 2 has been sent row r + 1, by readers of row r
-  Arrivals arrivals[2];
+  uint64_t arrivals[2];        // barriers of one arrival, by who says how many bytes are to come
 
   // By threads 0 to kCluster - 1, each to the block of its number.
   __device__ __forceinline__ void send(const Partial& mine, int half, int rank, int thread) {
-    if (thread == 0) arrivals[half].expect(kCluster * sizeof(Partial));
+    if (thread == 0) expect_bytes(shared_address(&arrivals[half]), kCluster * sizeof(Partial));
     uint32_t to, there;
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
                  : "=r"(to)
                  : "r"(shared_address(&parts[half][rank])), "r"(thread));
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
                  : "=r"(there)
-                 : "r"(shared_address(&arrivals[half].word)), "r"(thread));
+                 : "r"(shared_address(&arrivals[half])), "r"(thread));
     asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(to),
                  "f"(mine.c), "f"(mine.sum), "r"(there)
                  : "memory");
@@ -210,19 +190,20 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kBlock, kThre
   extern __shared__ __align__(128) uint4 held[];  // [slice]
   __shared__ Partial of_warp[2][kBlock / 32];
   __shared__ Exchange<kCluster> exchange;
-  __shared__ Arrivals full;
+  __shared__ uint64_t held_full;
   const int thread = static_cast<int>(threadIdx.x), rank = static_cast<int>(blockIdx.x % kCluster);
   const int begin = rank * a.slice, count = min(a.slice, static_cast<int>(a.pitch / G::kCount) - begin);
   const int whole = max(a.vocab / G::kCount - begin, 0);  // groups before need no mask
   const int first_masked = thread + max(whole - thread + kBlock - 1, 0) / kBlock * kBlock;  // of the thread's
   const int64_t stride = gridDim.x / kCluster;
+  const uint32_t full = shared_address(&held_full);
   const float grad_scale = a.grad_scale ? *a.grad_scale : 0.0f;
   const auto row_at = [&](int64_t r) { return static_cast<T*>(a.logits) + r * a.pitch + begin * G::kCount; };
   const auto load = [&](int64_t r) {
     const T* const from = row_at(r);
     const uint32_t bytes = static_cast<uint32_t>(count) * 16;
-    full.expect(bytes);
-    copy_bulk(shared_address(held), from, bytes, shared_address(&full.word));
+    expect_bytes(full, bytes);
+    copy_bulk(shared_address(held), from, bytes, full);
   };
   let_next_begin();
 
@@ -230,8 +211,8 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kBlock, kThre
   if (r >= a.rows) return;
   int32_t label = a.labels[r];
   if (thread == 0) {
-    full.init();
-    for (Arrivals& x : exchange.arrivals) x.init();
+    make_barrier(full, 1);
+    for (uint64_t& x : exchange.arrivals) make_barrier(shared_address(&x), 1);
     publish_barriers();
     if (label != kIgnored) load(r);
   }
@@ -254,15 +235,13 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kBlock, kThre
     }
     const int label_group = label / G::kCount - begin;
     const bool has_label = label_group >= 0 && label_group < count && label_group % kBlock == thread;
-    full.wait(turn % 2);
-    if (whole < count) {  // the padding takes no part
+    wait_barrier(full, turn % 2);
+    if (whole < count)  // the padding takes no part
       for (int i = first_masked; i < count; i += kBlock) {
         T* x = reinterpret_cast<T*>(held + i);
         for (int k = 0; k < G::kCount; ++k)
           if ((begin + i) * G::kCount + k >= a.vocab) x[k] = from_f32<T>(-kInfinity);
       }
-      asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // before the next row's copy
-    }
     float target = 0;
     if (has_label) target = to_f32(reinterpret_cast<const T*>(held)[label - begin * G::kCount]);
 
@@ -286,7 +265,8 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kBlock, kThre
         for (int k = 0; k < G::kCount; ++k) sums[k % 4] += exp2_fast(fmaf(x[k], kLog2e, -shift));
       }
     const uint32_t half = turn % 2;
-    share(of_warp[half], {c, (sums[0] + sums[1]) + (sums[2] + sums[3])});  // all have read what they hold
+    hand_to_async();  // before the barrier in share() and the next row's copy
+    share(of_warp[half], {c, (sums[0] + sums[1]) + (sums[2] + sums[3])});
     if (kCluster > 1 && thread < 32) {
       const Partial of_block = combine_block(of_warp[half]);
       if (thread < kCluster) exchange.send(of_block, half, rank, thread);
@@ -294,7 +274,7 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kBlock, kThre
     if (prefetches) load(r + stride);
     Partial all;
     if constexpr (kCluster > 1) {
-      exchange.arrivals[half].wait(turn / 2 % 2);
+      wait_barrier_of_cluster(shared_address(&exchange.arrivals[half]), turn / 2 % 2);
       all = combine_all(exchange.parts[half]);
     } else {
       all = combine_block(of_warp[half]);

@@ -276,9 +276,12 @@ __global__ void __launch_bounds__(bwd_warps(kGroups) * kWarp, 1) norm_bwd_kernel
       sums[0] += columns.own[j] ? gx[0] + gx[1] : 0.0f;
       if constexpr (kLayerNorm) sums[1] += columns.own[j] ? g[0] + g[1] : 0.0f;
     }
+    // The slot is read before it is filled again: each thread's reads, its fence, the team's barrier (within the sum; a
+    // team of one warp has none there), the copy.
+    hand_to_async();
     team.sum(sums);
     __syncwarp();
-    fetch(slot, row + kStages * step);  // all of the team have read the slot
+    fetch(slot, row + kStages * step);
     const float slope = -sums[0] * a.inverse * rstd, level = kLayerNorm ? -sums[kSums - 1] * a.inverse * rstd : 0.0f;
 #pragma unroll
     for (int j = 0; j < kGroups; ++j) {

@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   float dk[kWidth / 8][4] = {}, dv[kWidth / 8][4] = {};
   for (int step = 0; step < steps; ++step) {
     wait_copies<0>();  // lse and delta, at first the keys and values
-    publish_tiles();
+    hand_to_async();
     __syncthreads();
     if (step + 1 < steps) copy_step(step + 1);
     wait_barrier(barriers + step % 2 * 8, step / 2 % 2);
@@ -185,7 +185,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   float dq[kWidth / 8][4] = {};
   for (int step = 0; step < steps; ++step) {
     wait_copies<0>();  // the block's own rows, at first
-    publish_tiles();
+    hand_to_async();
     __syncthreads();
     if (step + 1 < steps) copy_step(step + 1);
     wait_barrier(barriers + step % 2 * 8, step / 2 % 2);

@@ -208,7 +208,7 @@ class Products {
         store_matrices(scores + (warp() * 16 + lane() % 16) * 128 + ((2 * k + lane() / 16) ^ (lane() % 8)) * 16,
                        right[k]);
       }
-      publish_tiles();
+      hand_to_async();
       pin(dk_);
       begin_products();
       enqueue_sum(dk_, right, queries, kStep * 128);
@@ -254,7 +254,7 @@ class Products {
     for (int n = 0; n < 8; ++n)
       *reinterpret_cast<float4*>(sums_way_ + n * 512 + threadIdx.x % 128 * 4) =
           make_float4(dq[n][0], dq[n][1], dq[n][2], dq[n][3]);
-    publish_tiles();
+    hand_to_async();
     meet(2 + half(), 128);
     if (threadIdx.x % 128 == 0) add_line(sums_, shared_address(sums_way_), kSize / 2 * 4);
     if constexpr (!kLast) {

@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kGroups * 128, kBlocks)
 
   for (int step = 0; step < steps; ++step) {
     wait_copies<0>();  // the block's own rows, at first
-    publish_tiles();
+    hand_to_async();
     __syncthreads();
     if (step + 1 < steps) copy_step(step + 1);
     wait_barrier(barriers + step % 2 * 8, step / 2 % 2);

@@ -48,8 +48,6 @@ template <int kPending>
 __device__ __forceinline__ void wait_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
-// What ordinary stores and copies of this thread wrote is seen by products after the next barrier.
-__device__ __forceinline__ void publish_tiles() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 // Keeps the compiler from moving uses of c across.
 template <int kN>
 __device__ __forceinline__ void pin(float (&c)[kN][4]) {

@@ -31,7 +31,8 @@ __device__ __forceinline__ void arrive(uint32_t barrier) {
 __device__ __forceinline__ void expect_bytes(uint32_t barrier, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
-// Until the barrier's phase of this parity is complete.
+// Until the barrier's phase of this parity is complete. What was written before it, by threads and copies of this
+// block, can be read.
 __device__ __forceinline__ void wait_barrier(uint32_t barrier, uint32_t parity) {
   asm volatile(
       "{\n.reg .pred p;\n"
@@ -39,6 +40,20 @@ __device__ __forceinline__ void wait_barrier(uint32_t barrier, uint32_t parity) 
       "r"(parity)
       : "memory");
 }
+
+// The same where other blocks of the cluster write here.
+__device__ __forceinline__ void wait_barrier_of_cluster(uint32_t barrier, uint32_t parity) {
+  asm volatile(
+      "{\n.reg .pred p;\n"
+      "again:\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%0], %1;\n@!p bra again;\n}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
+// Every thread that read or wrote shared memory calls it before the barrier behind which copies or warpgroups' products
+// use that memory again. Threads reach it by one way (PTX: the generic proxy), those by another (the async proxy): a
+// barrier orders accesses of one way, of two only with this fence before it.
+__device__ __forceinline__ void hand_to_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // From global into shared memory; addresses and bytes are multiples of 16.
 __device__ __forceinline__ void copy_bulk(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) {

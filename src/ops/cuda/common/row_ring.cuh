@@ -20,7 +20,8 @@ class RowRing {
     publish_barriers();
   }
 
-  // One thread, once all have read what the slot held. b and c: with two, three tensors.
+  // One thread, behind a barrier of all that read what the slot held; each called hand_to_async() between its last read
+  // and that barrier. b and c: with two, three tensors.
   __device__ __forceinline__ void fetch(int slot, const void* a, const void* b, const void* c) const {
     const uint32_t full = full_ + 8 * slot, to = shared_address(slots_ + slot * tensors_ * row_bytes_);
     expect_bytes(full, tensors_ * row_bytes_);
