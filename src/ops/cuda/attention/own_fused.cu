@@ -64,8 +64,8 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads) finish(Bf16* dqkv, const FusedScratch s, const AttentionView a) {
   __shared__ __align__(16) Bf16 tiles[kThreads / 32][16 * (64 + kPad)];
   const int head = static_cast<int>(blockIdx.x) % a.heads, step = static_cast<int>(blockIdx.x) / a.heads;
+  wait_for_last();
   const Span span = span_of(a, step);
-  wait_for_last();  // the sums
   if (span.begin == span.end) return;
   const int half = threadIdx.x / 128, warp = threadIdx.x / 32;
   const float4* const dq = reinterpret_cast<const float4*>(s.dq + (int64_t{head} * s.steps + step) * kFusedSize) +

@@ -13,8 +13,6 @@ struct Target {
 };
 
 // A block sums kWarp columns of one target: warp w the rows w, w + kWarp, ..., then warp w the column w over all warps.
-// What was in the target is read before the partial sums are there: whoever wrote it ended before the kernel that
-// leaves them went beyond its own wait.
 __global__ void __launch_bounds__(kWarp* kWarp)
     add_partials_kernel(const float* partial, int rows, int64_t stride, int64_t cols, Target a, Target b) {
   __shared__ float sums[kWarp][kWarp + 1];
@@ -24,8 +22,8 @@ __global__ void __launch_bounds__(kWarp* kWarp)
   auto* const half = static_cast<Bf16*>(target.sum) + column;
   auto* const single = static_cast<float*>(target.sum) + column;
   const bool writes = lane == 0 && column < cols;
-  const float old = !writes ? 0.0f : target.is_bf16 ? to_f32(*half) : *single;
   wait_for_last();
+  const float old = !writes ? 0.0f : target.is_bf16 ? to_f32(*half) : *single;
   const float* p = partial + (blockIdx.y ? cols : 0) + first + lane;
   float sum = 0;
   if (first + lane < cols) {
