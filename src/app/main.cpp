@@ -4,6 +4,8 @@
 #include <filesystem>
 
 #include "app/verbs.h"
+#include "base/descriptor.h"
+#include "base/error.h"
 
 namespace {
 
@@ -22,6 +24,7 @@ void start_with_short_spins(char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (!mantissa::open_standard_descriptors()) return static_cast<int>(mantissa::Exit::kStorage);
   start_with_short_spins(argv);
   return mantissa::run_command_line({argv + (argc > 0 ? 1 : 0), argv + argc});
 }

@@ -11,24 +11,11 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 
 namespace mantissa {
 namespace {
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 // Opens a regular file for reading and gives its size. O_NONBLOCK: a pipe must not hang the open.
 int open_regular(const std::string& path, Links links, uint64_t& size) {
@@ -36,7 +23,8 @@ int open_regular(const std::string& path, Links links, uint64_t& size) {
   const int fd = ::open(path.c_str(), flags);
   if (fd < 0) {
     if (errno == ELOOP && links == Links::kRefuse)
-      fail(Exit::kInput, "{}: is a symbolic link, expected a plain file; a copy made with cp -rL holds plain files", path);
+      fail(Exit::kInput, "{}: is a symbolic link, expected a plain file; a copy made with cp -rL holds plain files",
+           path);
     fail(Exit::kInput, "{}: cannot open: {}", path, std::strerror(errno));
   }
   struct stat info {};
@@ -124,15 +112,7 @@ AtomicFile::~AtomicFile() {
   ::unlink(temporary_.c_str());
 }
 
-void AtomicFile::write(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const size_t most = bytes.size() < (size_t{1} << 30) ? bytes.size() : size_t{1} << 30;
-    const ssize_t n = ::write(descriptor_, bytes.data(), most);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail(Exit::kStorage, "{}: cannot write {} bytes: {}", path_, bytes.size(), std::strerror(errno));
-    bytes = bytes.subspan(static_cast<size_t>(n));
-  }
-}
+void AtomicFile::write(std::span<const std::byte> bytes) { write_all(descriptor_, bytes, path_); }
 
 void AtomicFile::commit() {
   if (::fsync(descriptor_) != 0) fail(Exit::kStorage, "{}: cannot fsync: {}", path_, std::strerror(errno));
