@@ -2,8 +2,8 @@
 
 #include "app/bench.h"
 #include "app/verbs.h"
-#include "base/file.h"
 #include "base/machine.h"
+#include "base/output_file.h"
 #include "base/text.h"
 #include "base/version.h"
 
@@ -49,7 +49,7 @@ nlohmann::json bench_head(const ChosenDevice& device, const std::string& what) {
 
 void write_bench_json(const std::string& path, const nlohmann::json& figures) {
   if (path.empty()) return;
-  write_atomic(path, figures.dump(1) + "\n");
+  write_output(path, figures.dump(1) + "\n");
   fmt::print("figures   {}\n", path);
 }
 

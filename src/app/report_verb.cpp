@@ -3,6 +3,7 @@
 #include "app/verbs.h"
 #include "base/console.h"
 #include "base/file.h"
+#include "base/output_file.h"
 #include "report/html.h"
 #include "report/table.h"
 
@@ -17,9 +18,14 @@ int report_verb(const std::vector<std::string>& args) {
   app.add_option("--output", output, "the page; default: report.html in the first folder");
   app.add_flag("--markdown", markdown, "print the comparison as Markdown");
   if (!parse_flags(app, args)) return 0;
-  if (output.empty()) output = join_path(folders.front(), "report.html");
   Console console;
-  report::write_report({folders.begin(), folders.end()}, output);
+  const std::vector<std::filesystem::path> paths(folders.begin(), folders.end());
+  if (output.empty()) {
+    output = join_path(folders.front(), "report.html");
+    report::write_report(paths, output);
+  } else {
+    write_output(output, report::render_html(report::read_all(paths)));
+  }
   for (const std::string& folder : folders) {
     if (!exists(join_path(folder, "compare.json"))) continue;
     const report::CompareResult result = report::read_compare(folder);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/output_file.h"
 
 namespace mantissa::safetensors {
 
@@ -60,7 +61,7 @@ struct TensorInfo {
   std::vector<int64_t> shape;
 };
 
-// Writes atomically and durably, piece by piece: nothing of the data is kept in memory. Order of the data: larger
+// Writes an OutputFile, durably, piece by piece: nothing of the data is kept in memory. Order of the data: larger
 // elements first, then by name, as Hugging Face's writer; the header is padded with spaces so that data starts at a
 // multiple of 8. Two tensors of one name, an unknown dtype and data of another size than announced are Exit::kInternal.
 class Writer {
@@ -74,7 +75,7 @@ class Writer {
   void commit();
 
  private:
-  AtomicFile file_;
+  OutputFile file_;
   std::string path_;
   std::vector<TensorInfo> tensors_;
   uint64_t due_ = 0;  // bytes of data to come

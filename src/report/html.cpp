@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/output_file.h"
 #include "report/assets.h"
 #include "report/html_sections.h"
 #include "report/html_text.h"
@@ -85,6 +86,7 @@ std::string render_html(const ReportData& data) {
 void write_report(const std::vector<std::filesystem::path>& dirs, const std::filesystem::path& out) {
   if (dirs.empty())
     fail(Exit::kUsage, "report: no directory given, expected one or more run or comparison directories");
+  expect_replaceable(out.string());
   write_atomic(out.string(), render_html(read_all(dirs)));
 }
 

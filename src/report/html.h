@@ -12,7 +12,8 @@ namespace mantissa::report {
 // The page as text. Every text of the run directories is escaped; nothing in the page reaches the network.
 std::string render_html(const ReportData& data);
 
-// Reads run and comparison directories and writes the page to `out`, by way of a temporary file beside it.
+// Reads run and comparison directories and writes the page to `out`, a file of the program's own, by way of a temporary
+// file beside it.
 // Errors: Exit::kUsage when no directory is given, Exit::kInput for what cannot be read, Exit::kStorage for `out`.
 void write_report(const std::vector<std::filesystem::path>& dirs, const std::filesystem::path& out);
 
