@@ -36,8 +36,8 @@ void clear_stop_signal() { g_stop_signal = 0; }
 
 void throw_if_stopped(std::string_view doing) {
   if (stop_requested())
-    fail(Exit::kInterrupted, "stopped by {} while {}; the same command goes on from here", signal_name(stop_signal()),
-         doing);
+    fail(Exit::kInterrupted, "stopped by {} while {}; nothing of that is kept, the same command begins it again",
+         signal_name(stop_signal()), doing);
 }
 
 }  // namespace mantissa

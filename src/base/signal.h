@@ -1,5 +1,5 @@
-// Stopping by signal: the first SIGTERM, SIGINT or SIGUSR1 sets a flag that every loop looks at; a second one leaves the
-// process at once with 128 + its number.
+// Stopping by signal: the first SIGTERM, SIGINT or SIGUSR1 sets a flag that every loop looks at; a second one leaves
+// the process at once with 128 + its number.
 #pragma once
 
 #include <string_view>
@@ -11,7 +11,8 @@ void catch_stop_signals();
 // The signal that asked to stop, or 0.
 int stop_signal();
 inline bool stop_requested() { return stop_signal() != 0; }
-// Throws Exit::kInterrupted when a stop was asked for: "stopped by SIGTERM while <doing>; the same command goes on from here".
+// Throws Exit::kInterrupted when a stop was asked for: "stopped by SIGTERM while <doing>; nothing of that is
+// kept, the same command begins it again".
 void throw_if_stopped(std::string_view doing);
 // Forgets a signal that was seen; for tests.
 void clear_stop_signal();
