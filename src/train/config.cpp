@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace mantissa {
 namespace {
@@ -15,11 +16,23 @@ void refuse_twice(const char* key, const std::vector<std::string>& names) {
       fail(Exit::kUsage, "{}: {} is listed twice", key, names[i]);
 }
 
+// A name that would lead out of runs/, or be no file name at all.
+void refuse_path(const std::string& name) {
+  constexpr size_t kMost = 200;  // bytes; file systems take 255, and names of files beside it are longer
+  const bool control = std::any_of(name.begin(), name.end(), [](char c) { return (c >= 0 && c < 32) || c == 127; });
+  if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos || control ||
+      name.size() > kMost)
+    fail(Exit::kUsage,
+         "run.name: \"{}\", expected the name of one folder: up to {} bytes, without /; run.dir takes a path",
+         printable(name), kMost);
+}
+
 }  // namespace
 
 void TrainConfig::describe(config::Fields& fields) {
   fields.section("run", [this](config::Fields& f) {
-    f.text("name", run.name, "name of the run; its folder is runs/<name>");
+    f.text("name", run.name, "name of the run, one path component; its folder is runs/<name>");
+    refuse_path(run.name);
     f.text("dir", run.dir, "folder of the run; empty: runs/<name>");
     f.integer("seed", run.seed, "of weights, data order and stochastic rounding", {.min = 0});
   });
