@@ -84,14 +84,16 @@ int compare_verb(const std::vector<std::string>& given) {
     if (console.interactive())
       console.status(fmt::format("{:>2}/{}  {}  {}", current + 1, count, spec.name, step_line(r)));
   };
-  hooks.train.warning = [&](const std::string& text) { console.warn(spec.name + ": " + text); };
+  hooks.train.warning = [&](const std::string& text) {
+    console.warn(spec.name.empty() ? text : spec.name + ": " + text);
+  };
   hooks.train.stop = [] { return stop_requested(); };
 
   bool trained = false;
   try {
     trained = run_compare(config, restart, hooks);
   } catch (const Error& error) {
-    if (error.code() == Exit::kInterrupted) {
+    if (error.code() == Exit::kInterrupted && head) {
       console.end_status();
       console.line(fmt::format("stopped: {} of {} rows have ended; the same command goes on with row {}", current,
                                count, current + 1));

@@ -25,6 +25,16 @@ void refuse_other_config(const std::string& folder, const TrainConfig& config) {
          folder);
 }
 
+// Whether the folder holds this run, finished; then it says so.
+bool told_as_finished(const std::string& folder, const TrainConfig& config, Console& console) {
+  const std::string result = join_path(folder, "result.json");
+  if (!exists(result)) return false;
+  refuse_other_config(folder, config);
+  console.line(fmt::format("{} holds a finished run: loss {:.4f}; --restart trains anew", folder,
+                           read_json(result).value("loss", 0.0)));
+  return true;
+}
+
 }  // namespace
 
 int train_verb(const std::vector<std::string>& given) {
@@ -42,17 +52,14 @@ int train_verb(const std::vector<std::string>& given) {
 
   Console console(!config.log.console);
   const std::string folder = config.run.folder();
-  const std::string result_path = join_path(folder, "result.json");
   config.refuse_unread(false);
   if (exists(join_path(folder, "compare.json")))
     fail(Exit::kUsage, "{}: holds a comparison; give another run.dir", folder);
-  if (exists(result_path) && !restart) {
-    refuse_other_config(folder, config);
-    console.line(fmt::format("{} holds a finished run: loss {:.4f}; --restart trains anew", folder,
-                             read_json(result_path).value("loss", 0.0)));
-    return 0;
-  }
+  if (!restart && told_as_finished(folder, config, console)) return 0;
   catch_stop_signals();
+  RunFolder run_folder(folder, RunFolder::Kind::kRun);
+  // Another process may have ended it before this one had the lock.
+  if (!restart && told_as_finished(folder, config, console)) return 0;
   const ChosenDevice device = choose_device(config.device, config.recipes(false));
   ReadProgress progress(console);
   const Dataset data =
@@ -88,7 +95,7 @@ int train_verb(const std::vector<std::string>& given) {
                          .sample = [&](const SampleReport& r) { console.line(sample_line(r)); },
                          .warning = [&](const std::string& text) { console.warn(text); },
                          .stop = [] { return stop_requested(); }};
-  const RunResult result = trainer.run(folder, hooks);
+  const RunResult result = trainer.run(run_folder, hooks);
   console.end_status();
   report::write_report({folder}, join_path(folder, "report.html"));
   console.line(fmt::format("done      loss {:.4f} (mean of the last tenth) · eval {:.4f} · {} tok/s · {} · {}",

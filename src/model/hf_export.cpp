@@ -1,5 +1,6 @@
 #include "model/hf_export.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -112,11 +113,13 @@ void write_tokenizer(const std::string& folder, const HfExport& options) {
 // A folder beside its place; goes away unless it is moved there.
 class TemporaryFolder {
  public:
-  explicit TemporaryFolder(std::string place)
-      : place_(std::move(place)), path_(fmt::format("{}.tmp-{}", place_, ::getpid())) {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-    make_dirs(path_);
+  explicit TemporaryFolder(std::string place) : place_(std::move(place)) {
+    const std::string parent = std::filesystem::path(place_).parent_path().string();
+    if (!parent.empty()) make_dirs(parent);
+    const std::string path = fmt::format("{}.tmp-{}", place_, ::getpid());
+    if (::mkdir(path.c_str(), 0777) != 0)
+      fail(Exit::kStorage, "{}: cannot make the folder: {}", path, std::strerror(errno));
+    path_ = path;
   }
   ~TemporaryFolder() {
     std::error_code ignored;
@@ -164,28 +167,6 @@ void write_hf_folder(const std::string& folder, const ModelConfig& model, const 
   write_atomic(join_path(temporary.path(), hf::kGenerationConfig), configs.generation);
   write_atomic(join_path(temporary.path(), hf::kConfig), configs.config);
   temporary.move_into_place();
-}
-
-void remove_hf_folder(const std::string& folder) {
-  if (!exists(folder)) return;
-  if (!is_directory(folder)) fail(Exit::kUsage, "{}: is a file, expected a model folder or nothing", folder);
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    const auto known = hf::tokenizer_files();
-    const bool shard = name.starts_with("model-") && name.ends_with(".safetensors");
-    const bool ours = name == hf::kConfig || name == hf::kGenerationConfig || name == hf::kWeights ||
-                      name == hf::kIndex || shard || std::find(known.begin(), known.end(), name) != known.end();
-    if (!ours || entry.is_directory())
-      fail(Exit::kUsage, "{}: holds {}, which no run wrote; move it away", folder, printable(name));
-    names.push_back(name);
-  }
-  std::error_code error;
-  for (const std::string& name : names)
-    if (!std::filesystem::remove(join_path(folder, name), error) && error)
-      fail(Exit::kStorage, "{}: cannot be removed: {}", join_path(folder, name), error.message());
-  if (!std::filesystem::remove(folder, error) && error)
-    fail(Exit::kStorage, "{}: cannot be removed: {}", folder, error.message());
 }
 
 }  // namespace mantissa

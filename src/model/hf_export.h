@@ -33,12 +33,8 @@ uint64_t export_bytes(const std::vector<ParamSpec>& specs, DType dtype);
 void write_hf_folder(const std::string& folder, const ModelConfig& model, const ParamStore& params,
                      const HfExport& options);
 
-// Removes what write_hf_folder wrote into `folder`, and the folder. Nothing there: nothing happens. A file that it
-// would not have written is refused by name (Exit::kUsage), before anything is removed.
-void remove_hf_folder(const std::string& folder);
-
 // The model folder that `path` means: itself where it has a config.json, else the `model` folder of a finished run.
-// Exit::kInput says what was looked for.
+// Exit::kInput says what was looked for; also for a run that did not end and holds the model of one before.
 std::string find_model_folder(const std::string& path);
 
 }  // namespace mantissa

@@ -90,7 +90,12 @@ std::string find_model_folder(const std::string& path) {
          hf::kConfig);
   if (exists(join_path(path, hf::kConfig))) return path;
   const std::string model = join_path(path, "model");
-  if (exists(join_path(model, hf::kConfig))) return model;
+  if (exists(join_path(model, hf::kConfig))) {
+    if (exists(join_path(path, "run.json")) && !exists(join_path(path, "result.json")))
+      fail(Exit::kInput, "{}: the run did not end; {} holds the weights of a run before it, and is to be named itself",
+           path, model);
+    return model;
+  }
   if (exists(join_path(path, "run.json")))
     fail(Exit::kInput, "{}: the run has no {}: it did not finish, or train.save_weights was false", path, model);
   if (exists(join_path(path, "compare.json")))

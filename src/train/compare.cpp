@@ -136,6 +136,49 @@ void refuse_other_device(const Json& before, const Device* device, const std::st
          is);
 }
 
+[[noreturn]] void refuse_other_config(const std::string& folder) {
+  fail(Exit::kUsage, "{}: holds a comparison of another config; give another run.dir, or --restart to train anew",
+       folder);
+}
+
+// Each row that trains replaces its folder, so that the next one would start from other weights.
+void refuse_own_init(const TrainConfig& config) {
+  if (config.model_init.empty()) return;
+  const auto real = [](const std::string& path) {
+    std::error_code error;
+    const std::filesystem::path found = std::filesystem::weakly_canonical(path, error);
+    return error ? path : found.string();
+  };
+  if ((real(config.model_init) + "/").starts_with(real(join_path(config.run.folder(), "rows")) + "/"))
+    fail(Exit::kUsage, "model.init: {} lies in the rows of this comparison, which it replaces; copy it elsewhere",
+         config.model_init);
+}
+
+// What compare.json at `path` holds of the rows, null where it is not there.
+struct Begun {
+  Json json;
+  size_t ended = 0;  // of `specs`
+};
+Begun begun(const std::string& path, const std::vector<CompareRowSpec>& specs, const std::string& identity) {
+  if (!exists(path)) return {};
+  Begun begun{.json = read_json(path)};
+  if (member(begun.json, "config", path) != identity)
+    refuse_other_config(std::filesystem::path(path).parent_path().string());
+  const Json& rows = member(begun.json, "rows", path);
+  if (!rows.is_array()) fail(Exit::kInput, "{}: rows is not a list", path);
+  for (const CompareRowSpec& spec : specs) begun.ended += find_row(rows, spec.name) != nullptr;
+  return begun;
+}
+
+// Names in rows/ that the rows and their repeats train into.
+std::vector<std::string> row_folders(const TrainConfig& config, const std::vector<CompareRowSpec>& specs) {
+  std::vector<std::string> names;
+  for (const CompareRowSpec& spec : specs)
+    for (int64_t repeat = 0; repeat < config.compare.seeds; ++repeat)
+      names.push_back(std::filesystem::path(row_config(config, spec, repeat).run.dir).filename().string());
+  return names;
+}
+
 }  // namespace
 
 std::vector<CompareRowSpec> compare_rows(const TrainConfig& config) {
@@ -168,43 +211,41 @@ TrainConfig row_config(const TrainConfig& config, const CompareRowSpec& row, int
 }
 
 bool run_compare(const TrainConfig& config, bool restart, const CompareHooks& hooks) {
-  const std::string folder = config.run.folder();
-  const std::string config_path = join_path(folder, "config.yaml"), path = join_path(folder, "compare.json");
   const std::vector<CompareRowSpec> specs = compare_rows(config);
   config.refuse_unread(true);
-  if (exists(join_path(folder, "run.json"))) fail(Exit::kUsage, "{}: holds a single run; give another run.dir", folder);
+  refuse_own_init(config);
   const std::string identity = config.identity();
-  const bool begun = !restart && exists(path);
-  const Json before = begun ? read_json(path) : Json();
-  if ((!restart && exists(config_path) && read_text(config_path) != identity) ||
-      (begun && member(before, "config", path) != identity))
-    fail(Exit::kUsage, "{}: holds a comparison of another config; give another run.dir, or --restart to train anew",
-         folder);
-
-  Json rows = begun ? member(before, "rows", path) : Json::array();
-  if (!rows.is_array()) fail(Exit::kInput, "{}: rows is not a list", path);
-  size_t ended = 0;
-  for (const CompareRowSpec& spec : specs) ended += find_row(rows, spec.name) != nullptr;
-  if (ended == specs.size()) return false;
+  const std::string path = join_path(config.run.folder(), "compare.json");
+  if (!restart && begun(path, specs, identity).ended == specs.size()) return false;
+  RunFolder folder(config.run.folder(), RunFolder::Kind::kComparison, identity);
+  // Again: this process has the lock from here on.
+  const Begun so_far = restart ? Begun{} : begun(path, specs, identity);
+  const std::string config_path = folder.file("config.yaml");
+  if (!restart && exists(config_path) && read_text(config_path) != identity) refuse_other_config(folder.path());
+  if (so_far.ended == specs.size()) return false;
+  const Json& before = so_far.json;
+  const bool goes_on = !before.is_null();
+  Json rows = goes_on ? member(before, "rows", path) : Json::array();
 
   Datasets data(config.data, hooks.reading);
   // Every row is checked before the first one trains.
   const Dataset& first_data = data.of(config.run.seed);
-  if (begun) refuse_changed_data(before, first_data, path);
+  if (goes_on) refuse_changed_data(before, first_data, path);
   Device* const device = hooks.device ? hooks.device() : nullptr;
-  if (begun) refuse_other_device(before, device, path);
+  if (goes_on) refuse_other_device(before, device, path);
   for (const CompareRowSpec& spec : specs)
     in_context(spec.name, [&] { Trainer(row_config(config, spec, 0), first_data, {1, 1}, device); });
-  const MachineRates rates = begun ? recorded_rates(before, path) : measure_rates(device);
+  const MachineRates rates = goes_on ? recorded_rates(before, path) : measure_rates(device);
   // The same GEMM algorithms in every row, those of an earlier start too.
-  if (begun && device && before.contains("gemm"))
+  if (goes_on && device && before.contains("gemm"))
     device->set_gemm_choices(before["gemm"].get<std::vector<std::string>>());
   if (restart) {
-    // Only what a comparison wrote is removed, and only once the new one is known to start.
-    for (const char* name : {"rows", "compare.json", "config.yaml", "report.html"})
-      std::filesystem::remove_all(join_path(folder, name));
+    folder.begin(identity);
+    folder.drop_rows(row_folders(config, specs));
+  } else {
+    folder.go_on(identity);
   }
-  make_dirs(folder);
+  if (hooks.train.warning && !folder.lock_note().empty()) hooks.train.warning(folder.lock_note());
   write_atomic(config_path, identity);
 
   for (size_t i = 0; i < specs.size(); ++i) {
@@ -240,6 +281,7 @@ bool run_compare(const TrainConfig& config, bool restart, const CompareHooks& ho
                 {"rows_planned", specs.size()},
                 {"rows", rows}};
     if (device) out["gemm"] = device->gemm_choices();
+    folder.expect_held();
     write_atomic(path, out.dump(2) + "\n");
     if (hooks.row_ended) hooks.row_ended();
   }

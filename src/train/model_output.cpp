@@ -1,5 +1,7 @@
 #include "train/model_output.h"
 
+#include <filesystem>
+
 #include "base/file.h"
 #include "base/units.h"
 #include "data/chat.h"
@@ -17,6 +19,13 @@ DType updated_dtype(WeightMode weights) {
 }
 
 std::string size_text(uint64_t bytes) { return bytes_text(static_cast<double>(bytes)); }
+
+// The folder, or the nearest one above it that is there.
+std::string existing(const std::string& folder) {
+  std::filesystem::path path = std::filesystem::absolute(folder);
+  while (!exists(path.string()) && path.has_relative_path()) path = path.parent_path();
+  return path.string();
+}
 
 void add_tokenizer(const Tokenizer& tokenizer, HfExport& options) {
   if (tokenizer.is_bytes()) {
@@ -52,26 +61,28 @@ HfExport export_options(const TrainConfig& config, const Dataset& data) {
 }
 
 ModelOutput::ModelOutput(const TrainConfig& config, const Dataset& data, const std::string& run_folder)
-    : model_(config.model), folder_(join_path(run_folder, "model")), saves_(config.train.save_weights) {
-  make_dirs(run_folder);
-  remove_hf_folder(folder_);
+    : model_(config.model), saves_(config.train.save_weights) {
   if (!saves_) return;
   options_ = export_options(config, data);
   const uint64_t bytes = export_bytes(find_arch(model_.arch).params(model_), options_.dtype) + kBeside;
-  const uint64_t free = free_bytes(run_folder);
+  const uint64_t free = free_bytes(existing(run_folder));
   if (free < bytes)
     fail(Exit::kStorage,
          "{}: the weights of the finished run take {}, {} are free; make room, give another run.dir, or leave them out "
          "with train.save_weights: false",
-         folder_, size_text(bytes), size_text(free));
+         join_path(run_folder, "model"), size_text(bytes), size_text(free));
 }
 
-std::string ModelOutput::write(const ParamStore& params) const {
-  if (!saves_) return "";
-  write_hf_folder(folder_, model_, params, options_);
+std::string ModelOutput::write(const ParamStore& params, RunFolder& run) const {
+  if (!saves_) {
+    run.drop_model();
+    return "";
+  }
+  write_hf_folder(run.new_model(), model_, params, options_);
+  run.place_model();
   std::vector<ParamSpec> specs;
   for (int id = 0; id < params.size(); ++id) specs.push_back(params.spec(id));
-  return fmt::format("{} · {} · {}", folder_, options_.dtype == DType::kF32 ? "F32" : "BF16",
+  return fmt::format("{} · {} · {}", run.file("model"), options_.dtype == DType::kF32 ? "F32" : "BF16",
                      size_text(export_bytes(specs, options_.dtype)));
 }
 

@@ -6,22 +6,23 @@
 #include "data/dataset.h"
 #include "model/hf_export.h"
 #include "train/config.h"
+#include "train/run_folder.h"
 
 namespace mantissa {
 
 class ModelOutput {
  public:
-  // Before a run begins: makes `run_folder` and removes the `model` folder of a run before. With train.save_weights:
-  // Exit::kStorage when the file system has no room for the weights. Exit::kUsage when RUN/model holds other files.
+  // Before a run begins. With train.save_weights: Exit::kStorage when the file system of `run_folder`, which need not
+  // be there, has no room for the weights beside those of a run before.
   ModelOutput(const TrainConfig& config, const Dataset& data, const std::string& run_folder);
 
-  // Writes RUN/model in the dtype that updates happened in and returns "runs/a/model · BF16 · 1.2 GiB"; "" without
-  // train.save_weights. Exit::kStorage when it cannot be written.
-  std::string write(const ParamStore& params) const;
+  // Writes the weights beside RUN/model, in the dtype that updates happened in, then puts them in its place. Returns
+  // "runs/a/model · BF16 · 1.2 GiB". Without train.save_weights the model of a run before goes, and "" comes back.
+  // Exit::kStorage when it cannot be written.
+  std::string write(const ParamStore& params, RunFolder& run) const;
 
  private:
   ModelConfig model_;
-  std::string folder_;
   bool saves_;
   HfExport options_;
 };

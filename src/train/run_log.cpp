@@ -1,42 +1,26 @@
 #include "train/run_log.h"
 
 #include <cmath>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
 #include "train/trainer.h"
 
 namespace mantissa {
+
 Json finite_or_null(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
 
-void RunLog::Close::operator()(std::FILE* f) const { std::fclose(f); }
-
-RunLog::RunLog(const std::string& folder) : folder_(folder) {
-  make_dirs(folder);
-  const std::string path = join_path(folder, "metrics.jsonl");
-  metrics_.reset(std::fopen(path.c_str(), "w"));
-  if (!metrics_) fail(Exit::kStorage, "{}: cannot be written", path);
-  for (const char* name : {"result.json", "samples.jsonl"}) std::filesystem::remove(join_path(folder, name));
-}
+RunLog::RunLog(const std::string& folder) : folder_(folder), metrics_(join_path(folder, "metrics.jsonl")) {}
 
 void RunLog::write_config(const std::string& yaml) { write_atomic(join_path(folder_, "config.yaml"), yaml); }
 void RunLog::write_info(const Json& info) { write_atomic(join_path(folder_, "run.json"), info.dump(2) + "\n"); }
 
-void RunLog::line(const Json& json) { append(metrics_.get(), "metrics.jsonl", json); }
-
-void RunLog::append(std::FILE* file, const char* name, const Json& json) {
-  const std::string text = json.dump() + "\n";
-  if (std::fwrite(text.data(), 1, text.size(), file) != text.size() || std::fflush(file) != 0)
-    fail(Exit::kStorage, "{}: writing failed", join_path(folder_, name));
-}
+void RunLog::line(const Json& json) { metrics_.append(json.dump()); }
 
 void RunLog::sample(const SampleReport& r) {
-  const std::string path = join_path(folder_, "samples.jsonl");
-  if (!samples_) samples_.reset(std::fopen(path.c_str(), "w"));
-  if (!samples_) fail(Exit::kStorage, "{}: cannot be written", path);
-  append(samples_.get(), "samples.jsonl",
-         {{"step", r.step}, {"prompt", r.prompt}, {"text", r.text}, {"tokens", r.tokens}, {"stop", r.stop}});
+  if (!samples_) samples_.emplace(join_path(folder_, "samples.jsonl"));
+  const Json json = {{"step", r.step}, {"prompt", r.prompt}, {"text", r.text}, {"tokens", r.tokens}, {"stop", r.stop}};
+  samples_->append(json.dump());
 }
 
 void RunLog::step(const StepReport& r) {
@@ -70,6 +54,8 @@ void RunLog::quantization(int64_t step, const std::vector<TensorError>& errors) 
 }
 
 void RunLog::finish(const RunResult& result) {
+  metrics_.finish();
+  if (samples_) samples_->finish();
   write_atomic(join_path(folder_, "result.json"), to_json(result).dump(2) + "\n");
 }
 

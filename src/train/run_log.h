@@ -1,13 +1,13 @@
 // The files of a run's folder (docs/run_folder.md).
 #pragma once
 
-#include <cstdio>
-#include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
+#include "base/line_file.h"
 #include "recipes/recipe.h"
 
 namespace mantissa {
@@ -19,8 +19,7 @@ struct SampleReport;
 
 class RunLog {
  public:
-  // Makes the folder; metrics.jsonl begins anew, result.json and samples.jsonl of before go. Exit::kStorage when it
-  // cannot be written.
+  // Into a folder where RunFolder::begin() made room. Exit::kStorage when it cannot be written.
   explicit RunLog(const std::string& folder);
 
   void write_config(const std::string& yaml);
@@ -29,16 +28,14 @@ class RunLog {
   void evaluation(const EvalReport& report);
   void quantization(int64_t step, const std::vector<TensorError>& errors);
   void sample(const SampleReport& report);  // a line of samples.jsonl
+  // The lines are on the disk before result.json says that the run has ended.
   void finish(const RunResult& result);
 
  private:
   void line(const Json& json);
-  void append(std::FILE* file, const char* name, const Json& json);
-  struct Close {
-    void operator()(std::FILE* f) const;
-  };
   std::string folder_;
-  std::unique_ptr<std::FILE, Close> metrics_, samples_;
+  LineFile metrics_;
+  std::optional<LineFile> samples_;
 };
 
 // JSON has no NaN or Inf: such a value is null.

@@ -197,7 +197,9 @@ double Trainer::evaluate(int64_t rows, const TrainHooks& hooks) {
     data_.batch(Split::kValidation, first, std::min(memory_.micro_rows, rows - first), eval_batch_);
     pad_rows(eval_batch_, memory_.micro_rows);
     engine_->evaluate(checked(eval_batch_), sums);
-    if (hooks.stop && hooks.stop()) fail(Exit::kInterrupted, "stopped during an evaluation");
+    if (hooks.stop && hooks.stop())
+      fail(Exit::kInterrupted,
+           "stopped during an evaluation; the weights are not kept, the same command begins at step 1");
   }
   return sums.valid > 0 ? sums.loss / static_cast<double>(sums.valid) : NAN;
 }
@@ -321,16 +323,25 @@ void Trainer::summarize(const Tally& tally, double loop_seconds, RunResult& resu
 }
 
 RunResult Trainer::run(const std::string& folder, const TrainHooks& hooks) {
+  RunFolder own(folder, RunFolder::Kind::kRun);
+  return run(own, hooks);
+}
+
+RunResult Trainer::run(RunFolder& folder, const TrainHooks& hooks) {
   const auto begin = Clock::now();
-  const ModelOutput output(config_, data_, folder);
-  RunLog log(folder);
-  log.write_config(config::dump([this](config::Fields& f) { config_.describe(f); }));
+  folder.claim();
+  if (hooks.warning && !folder.lock_note().empty()) hooks.warning(folder.lock_note());
+  const ModelOutput output(config_, data_, folder.path());
   const auto clock = [&] { return hooks.clock ? hooks.clock() : since(begin); };
   // The first batches are filled while the weights are made.
   Loader loader(data_, {.steps = steps_, .accumulation = memory_.accumulation, .micro_rows = memory_.micro_rows});
   Json about = info();
-  log.write_info(about);
   start(hooks);
+  const std::string config = config::dump([this](config::Fields& f) { config_.describe(f); });
+  folder.begin(config);
+  RunLog log(folder.path());
+  log.write_config(config);
+  log.write_info(about);
   if (hooks.started) hooks.started(clock());
   const int64_t validation = data_.rows(Split::kValidation);
   const int64_t eval_rows = config_.train.eval_rows > 0 ? std::min(config_.train.eval_rows, validation) : validation;
@@ -370,13 +381,15 @@ RunResult Trainer::run(const std::string& folder, const TrainHooks& hooks) {
         log.sample(sample);
         if (hooks.sample) hooks.sample(sample);
       });
+    folder.expect_held();
     if (hooks.stop && hooks.stop() && step < steps_)
-      fail(Exit::kInterrupted, "stopped after step {} of {}", step, steps_);
+      fail(Exit::kInterrupted,
+           "stopped after step {} of {}; the weights are not kept, the same command begins at step 1", step, steps_);
   }
   warn_of(tally, hooks);
   summarize(tally, since(first_step), result);
   result.memory_measured_bytes = measured_bytes();
-  result.model = output.write(engine_->params());
+  result.model = output.write(engine_->params(), folder);
   result.seconds = since(begin);
   log.finish(result);
   return result;

@@ -1,4 +1,4 @@
-// One training run: steps, evaluations, records. What it writes: config.yaml, run.json, metrics.jsonl, result.json.
+// One training run: steps, evaluations, records (docs/run_folder.md).
 #pragma once
 
 #include <functional>
@@ -10,6 +10,7 @@
 #include "model/flops.h"
 #include "train/config.h"
 #include "train/memory_plan.h"
+#include "train/run_folder.h"
 #include "train/run_log.h"
 #include "train/run_sampler.h"
 
@@ -77,7 +78,9 @@ class Trainer {
   // Share of the forward GEMM FLOPs that run under a recipe of fewer than 16 bits.
   double low_precision_share();
 
-  // Trains into `folder`. Throws Exit::kNonFinite (nothing of the bad step is applied), Exit::kInterrupted.
+  // Trains into `folder`, which is not touched before the weights to start from are there. Throws Exit::kNonFinite
+  // (nothing of the bad step is applied), Exit::kInterrupted.
+  RunResult run(RunFolder& folder, const TrainHooks& hooks);
   RunResult run(const std::string& folder, const TrainHooks& hooks);
 
  private:

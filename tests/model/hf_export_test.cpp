@@ -57,8 +57,7 @@ TEST_P(HfWrite, ReadsBack) {
       EXPECT_EQ(first_different_tensor(out, source.model, again.params), "");
       EXPECT_EQ(first_different_tensor(golden(GetParam()), source.model, again.params, dtype), "");
       EXPECT_EQ(config_of(out)["dtype"], dtype == DType::kF32 ? "float32" : "bfloat16");
-      remove_hf_folder(out);
-      EXPECT_FALSE(exists(out));
+      std::filesystem::remove_all(out);
     }
 }
 
@@ -95,7 +94,7 @@ TEST(HfWriteConfig, TokenIds) {
   const TempFolder folder;
   const Loaded source(golden("qwen3"));
   const auto write = [&](const HfExport& options) {
-    remove_hf_folder(folder / "out");
+    std::filesystem::remove_all(folder / "out");
     write_hf_folder(folder / "out", source.model, source.params, options);
     return std::pair(config_of(folder / "out"), read_json(folder / "out/generation_config.json"));
   };
@@ -123,7 +122,7 @@ TEST(HfWriteConfig, TokenIds) {
   for (const char* ids : {"256", "-2", "[1,256]", "\"x\"", "1.5", "[[1]]", "18446744073709551615"}) {
     SCOPED_TRACE(ids);
     write_atomic(folder / "source/config.json", std::string("{\"eos_token_id\":") + ids + "}");
-    remove_hf_folder(folder / "out");
+    std::filesystem::remove_all(folder / "out");
     const std::string message = error_of(Exit::kInput, [&] { write({.source_folder = folder / "source"}); });
     EXPECT_NE(message.find("source/config.json: eos_token_id: "), std::string::npos) << message;
     EXPECT_FALSE(exists(folder / "out"));
@@ -182,17 +181,15 @@ TEST(HfWriteFolder, AFullDiskLeavesNothing) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "something was left behind";
 }
 
-TEST(HfWriteFolder, RemovesItsOwnFilesAlone) {
+// Something of the temporary folder's name is not removed.
+TEST(HfWriteFolder, AForeignTemporaryFolderStays) {
   const TempFolder folder;
   const Loaded source(golden("gpt2"));
-  write_hf_folder(folder / "out", source.model, source.params, {.dtype = DType::kF32, .shard_bytes = 70'000});
-  write_atomic(folder / "out/notes.txt", "mine");
-  EXPECT_NE(error_of(Exit::kUsage, [&] { remove_hf_folder(folder / "out"); }).find("notes.txt"), std::string::npos);
-  EXPECT_TRUE(Loaded(folder / "out").values() == source.values());
-  std::filesystem::remove(folder / "out/notes.txt");
-  remove_hf_folder(folder / "out");
-  remove_hf_folder(folder / "out");
-  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  const std::string taken = folder / fmt::format("out.tmp-{}", ::getpid());
+  make_dirs(taken);
+  write_atomic(taken + "/notes.txt", "mine");
+  error_of(Exit::kStorage, [&] { write_hf_folder(folder / "out", source.model, source.params, {}); });
+  EXPECT_EQ(read_text(taken + "/notes.txt"), "mine");
 }
 
 TEST(HfWriteFolder, FirstDifferentTensorIsNamed) {
