@@ -37,6 +37,14 @@ int open_regular(const std::string& path, Links links, uint64_t& size) {
   return fd;
 }
 
+// False where nothing stands at `path`.
+bool look_at(const std::string& path, struct stat& info) {
+  if (::stat(path.c_str(), &info) == 0) return true;
+  if (errno != ENOENT && errno != ENOTDIR)
+    fail(Exit::kInput, "{}: cannot be looked at: {}", path, std::strerror(errno));
+  return false;
+}
+
 std::string parent_of(const std::string& path) {
   const std::string parent = std::filesystem::path(path).parent_path().string();
   return parent.empty() ? "." : parent;
@@ -93,7 +101,12 @@ size_t FileStream::read(std::span<char> room) {
     const ssize_t n = ::read(descriptor_, room.data() + done, room.size() - done);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail(Exit::kInput, "{}: cannot read: {}", path_, std::strerror(errno));
-    if (n == 0) break;
+    if (n == 0) {
+      const auto end = static_cast<uint64_t>(::lseek(descriptor_, 0, SEEK_CUR));
+      if (end < size_)
+        fail(Exit::kInput, "{}: ended after {} of {} bytes; it was cut while it was read", path_, end, size_);
+      break;
+    }
     done += static_cast<size_t>(n);
   }
   return done;
@@ -101,8 +114,12 @@ size_t FileStream::read(std::span<char> room) {
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   temporary_ = path_ + ".tmp-" + std::to_string(::getpid());
-  ::unlink(temporary_.c_str());
-  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+  const auto create = [&] {
+    return ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+  };
+  descriptor_ = create();
+  // Left by a process that had this number and was killed.
+  if (descriptor_ < 0 && errno == EEXIST && ::unlink(temporary_.c_str()) == 0) descriptor_ = create();
   if (descriptor_ < 0) fail(Exit::kStorage, "{}: cannot create: {}", path_, std::strerror(errno));
 }
 
@@ -128,12 +145,12 @@ void AtomicFile::commit() {
 
 bool exists(const std::string& path) {
   struct stat info {};
-  return ::stat(path.c_str(), &info) == 0;
+  return look_at(path, info);
 }
 
 bool is_directory(const std::string& path) {
   struct stat info {};
-  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+  return look_at(path, info) && S_ISDIR(info.st_mode);
 }
 
 uint64_t file_size(const std::string& path) {
@@ -169,10 +186,16 @@ void write_atomic(const std::string& path, std::string_view text) {
 }
 
 void make_dirs(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error || !is_directory(path))
-    fail(Exit::kStorage, "{}: cannot make the folder: {}", path, error ? error.message() : "a file stands there");
+  const auto make = [&path] { return ::mkdir(path.c_str(), 0777) == 0 ? 0 : errno; };
+  int error = make();
+  if (error == ENOENT && !path.empty()) {
+    make_dirs(parent_of(std::filesystem::path(path).has_filename() ? path : parent_of(path)));
+    error = make();
+  }
+  if (error == EEXIST && is_directory(path)) return;
+  if (error != 0)
+    fail(Exit::kStorage, "{}: cannot make the folder: {}", path,
+         error == EEXIST ? "a file stands there" : std::strerror(error));
 }
 
 void sync_directory(const std::string& path) {

@@ -41,7 +41,7 @@ class FileStream {
   FileStream(const FileStream&) = delete;
   FileStream& operator=(const FileStream&) = delete;
 
-  // Fills the front of `room` and returns how much: all of it, but for the end of the file.
+  // Fills `room` and returns how much: all of it, but for the file's end. Exit::kInput when that comes before size().
   size_t read(std::span<char> room);
   uint64_t size() const { return size_; }  // when it was opened
   const std::string& path() const { return path_; }
@@ -70,7 +70,7 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
-bool exists(const std::string& path);
+bool exists(const std::string& path);  // Exit::kInput where it cannot be told: a loop of links, a name too long
 bool is_directory(const std::string& path);
 uint64_t file_size(const std::string& path);
 std::string join_path(const std::string& folder, const std::string& name);

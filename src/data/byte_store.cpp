@@ -21,10 +21,16 @@ constexpr uint64_t kBuffer = uint64_t{4} << 20;  // bytes of a write to the file
 int unnamed_file(const std::string& folder) {
   int file = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (file >= 0) return file;
+  if (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)
+    fail(Exit::kStorage, "{}: cannot create a file: {}", folder, std::strerror(errno));
   std::string name = join_path(folder, ".spill-XXXXXX");
   file = ::mkostemp(name.data(), O_CLOEXEC);
   if (file < 0) fail(Exit::kStorage, "{}: cannot create a file: {}", folder, std::strerror(errno));
-  ::unlink(name.c_str());
+  if (::unlink(name.c_str()) != 0) {
+    const int error = errno;
+    ::close(file);
+    fail(Exit::kStorage, "{}: cannot be removed: {}", name, std::strerror(error));
+  }
   return file;
 }
 

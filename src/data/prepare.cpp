@@ -1,14 +1,10 @@
 #include "data/prepare.h"
 
-#include <unistd.h>
-
-#include <cerrno>
 #include <chrono>
-#include <cstring>
-#include <filesystem>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/folder.h"
 #include "base/signal.h"
 #include "data/mds/writer.h"
 #include "data/packed_rows.h"
@@ -20,37 +16,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-// A folder beside its place, which takes its name by commit() and else goes.
-class NewFolder {
- public:
-  explicit NewFolder(std::string path) : path_(std::move(path)) {
-    while (path_.size() > 1 && path_.ends_with('/')) path_.pop_back();
-    if (path_.empty()) fail(Exit::kUsage, "--out: no folder given");
-    if (exists(path_)) fail(Exit::kUsage, "{}: stands there already; give another --out, or remove it", path_);
-    temporary_ = fmt::format("{}.tmp-{}", path_, ::getpid());
-    make_dirs(temporary_);
-  }
-  ~NewFolder() {
-    std::error_code ignored;
-    if (!committed_) std::filesystem::remove_all(temporary_, ignored);
-  }
-  NewFolder(const NewFolder&) = delete;
-  NewFolder& operator=(const NewFolder&) = delete;
-
-  const std::string& temporary() const { return temporary_; }
-  void commit() {
-    sync_directory(temporary_);
-    if (::rename(temporary_.c_str(), path_.c_str()) != 0)
-      fail(Exit::kStorage, "{}: cannot put the written folder in place: {}", path_, std::strerror(errno));
-    committed_ = true;
-    const std::string parent = std::filesystem::path(path_).parent_path().string();
-    sync_directory(parent.empty() ? "." : parent);
-  }
-
- private:
-  std::string path_, temporary_;
-  bool committed_ = false;
-};
+NewFolder new_folder(const std::string& out) {
+  if (out.find_first_not_of('/') == std::string::npos) fail(Exit::kUsage, "--out: no folder given");
+  if (exists(out)) fail(Exit::kUsage, "{}: stands there already; give another --out, or remove it", out);
+  return NewFolder(out);
+}
 
 mds::Prepared describe(const Dataset& data, const DataConfig& config, const SplitReport& split, double entropy) {
   const DataReport& report = data.report();
@@ -110,20 +80,20 @@ uint64_t write_rows(const Dataset& data, Split split, const DataConfig& config, 
 }  // namespace
 
 PrepareReport prepare(const DataConfig& config, const PrepareOptions& options) {
-  NewFolder folder(options.out);
+  NewFolder folder = new_folder(options.out);
   const auto begin = Clock::now();
-  const Dataset data = Dataset::load(config, options.seed,
-                                     {.spill_folder = folder.temporary(), .repack = true, .progress = options.reading});
+  const Dataset data =
+      Dataset::load(config, options.seed, {.spill_folder = folder.path(), .repack = true, .progress = options.reading});
   PrepareReport report{.data = data.report(),
                        .vocab_size = data.vocab_size(),
                        .sequence_length = data.sequence_length(),
                        .eos = data.eos(),
                        .read_seconds = since(begin)};
   const auto writing = Clock::now();
-  report.bytes_written = write_rows(data, Split::kTrain, config, options, join_path(folder.temporary(), "train"));
+  report.bytes_written = write_rows(data, Split::kTrain, config, options, join_path(folder.path(), "train"));
   if (data.rows(Split::kValidation) > 0)
     report.bytes_written +=
-        write_rows(data, Split::kValidation, config, options, join_path(folder.temporary(), "validation"));
+        write_rows(data, Split::kValidation, config, options, join_path(folder.path(), "validation"));
   folder.commit();
   report.write_seconds = since(writing);
   return report;

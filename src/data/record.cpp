@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/folder.h"
 #include "base/json.h"
 #include "data/readers/readers.h"
 
@@ -47,8 +48,8 @@ class SourceRecords final : public RecordReader {
   uint64_t size_of(const std::string& path) const {
     uint64_t bytes = 0;
     if (source_.format == "mds") {
-      for (const auto& entry : std::filesystem::directory_iterator(path))
-        if (entry.is_regular_file()) bytes += entry.file_size();
+      for (const FolderEntry& entry : list_folder(path))
+        if (entry.kind == FolderEntry::Kind::kFile) bytes += file_size(join_path(path, entry.name));
     } else if (source_.format == "dictd") {
       for (const std::string& file : dictd_files(path)) bytes += file_size(file);
     } else {

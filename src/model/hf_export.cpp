@@ -1,20 +1,13 @@
 #include "model/hf_export.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/folder.h"
 #include "base/safetensors.h"
-#include "base/text.h"
 #include "model/hf_export_config.h"
 #include "model/hf_folder.h"
 #include "model/hf_match.h"
@@ -110,43 +103,6 @@ void write_tokenizer(const std::string& folder, const HfExport& options) {
   }
 }
 
-// A folder beside its place; goes away unless it is moved there.
-class TemporaryFolder {
- public:
-  explicit TemporaryFolder(std::string place) : place_(std::move(place)) {
-    const std::string parent = std::filesystem::path(place_).parent_path().string();
-    if (!parent.empty()) make_dirs(parent);
-    const std::string path = fmt::format("{}.tmp-{}", place_, ::getpid());
-    if (::mkdir(path.c_str(), 0777) != 0)
-      fail(Exit::kStorage, "{}: cannot make the folder: {}", path, std::strerror(errno));
-    path_ = path;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const std::string& path() const { return path_; }
-  void move_into_place() {
-    sync_directory(path_);
-    if (std::rename(path_.c_str(), place_.c_str()) != 0)
-      fail(Exit::kStorage, "{}: cannot put the written folder in place: {}", place_, std::strerror(errno));
-    path_.clear();
-    const std::string parent = std::filesystem::path(place_).parent_path().string();
-    sync_directory(parent.empty() ? "." : parent);
-  }
-
- private:
-  std::string place_, path_;
-};
-
-std::string without_slash(std::string path) {
-  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  return path;
-}
-
 }  // namespace
 
 uint64_t export_bytes(const std::vector<ParamSpec>& specs, DType dtype) {
@@ -158,15 +114,14 @@ uint64_t export_bytes(const std::vector<ParamSpec>& specs, DType dtype) {
 void write_hf_folder(const std::string& folder, const ModelConfig& model, const ParamStore& params,
                      const HfExport& options) {
   check(options.dtype == DType::kF32 || options.dtype == DType::kBF16, "export as {}", name_of(options.dtype));
-  const std::string place = without_slash(folder);
-  if (exists(place)) fail(Exit::kUsage, "{}: is there already; give a folder that is not", place);
+  if (exists(folder)) fail(Exit::kUsage, "{}: is there already; give a folder that is not", folder);
   const hf::ExportConfigs configs = hf::export_configs(model, options);
-  TemporaryFolder temporary(place);
-  write_weights(temporary.path(), params, options);
-  write_tokenizer(temporary.path(), options);
-  write_atomic(join_path(temporary.path(), hf::kGenerationConfig), configs.generation);
-  write_atomic(join_path(temporary.path(), hf::kConfig), configs.config);
-  temporary.move_into_place();
+  NewFolder written(folder);
+  write_weights(written.path(), params, options);
+  write_tokenizer(written.path(), options);
+  write_atomic(join_path(written.path(), hf::kGenerationConfig), configs.generation);
+  write_atomic(join_path(written.path(), hf::kConfig), configs.config);
+  written.commit();
 }
 
 }  // namespace mantissa

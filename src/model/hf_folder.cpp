@@ -2,29 +2,17 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <filesystem>
 #include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/folder.h"
 #include "base/text.h"
 #include "model/hf_export.h"
 
 namespace mantissa {
 namespace hf {
 namespace {
-
-// Plain names in the folder, sorted.
-std::vector<std::string> names_in(const std::string& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
-    names.push_back(entry.path().filename().string());
-  if (error) fail(Exit::kInput, "{}: cannot be listed: {}", folder, error.message());
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 struct Other {
   std::string_view begins, ends, what;
@@ -73,9 +61,9 @@ bool has_weights(const std::string& folder) {
 
 void refuse_without_weights(const std::string& folder) {
   if (!is_directory(folder)) fail(Exit::kInput, "{}: not there, or not a folder", folder);
-  const std::vector<std::string> names = names_in(folder);
+  const std::vector<FolderEntry> entries = list_folder(folder);
   for (const Other& other : kOthers)
-    for (const std::string& name : names)
+    for (const auto& [name, kind] : entries)
       if (name.starts_with(other.begins) && name.ends_with(other.ends))
         fail(Exit::kInput, "{}: no {} and no {}; {} is {}", folder, kWeights, kIndex, printable(name), other.what);
   fail(Exit::kInput, "{}: no {} and no {}", folder, kWeights, kIndex);

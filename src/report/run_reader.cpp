@@ -228,11 +228,12 @@ CompareResult read_compare(const fs::path& dir) {
 Run read_run(const fs::path& dir) {
   Run run;
   run.dir = dir;
-  run.info = read_json((dir / "run.json").string());
-  if (fs::exists(dir / "result.json")) run.result = read_json((dir / "result.json").string());
-  if (fs::exists(dir / "config.yaml")) run.config = read_text((dir / "config.yaml").string());
-  if (fs::exists(dir / "metrics.jsonl")) run.metrics = read_metrics(dir / "metrics.jsonl");
-  if (fs::exists(dir / "samples.jsonl")) run.samples = read_samples(dir / "samples.jsonl");
+  const auto path = [&dir](const char* name) { return (dir / name).string(); };
+  run.info = read_json(path("run.json"));
+  if (exists(path("result.json"))) run.result = read_json(path("result.json"));
+  if (exists(path("config.yaml"))) run.config = read_text(path("config.yaml"));
+  if (exists(path("metrics.jsonl"))) run.metrics = read_metrics(path("metrics.jsonl"));
+  if (exists(path("samples.jsonl"))) run.samples = read_samples(path("samples.jsonl"));
   run.row = row_of(run);
   run.label = run.row.recipe.empty() ? dir.filename().string() : row_label(run.row);
   return run;
@@ -243,10 +244,10 @@ ReportData read_all(const std::vector<fs::path>& dirs) {
   std::set<std::string> labels;
   int comparisons = 0;
   for (const fs::path& dir : dirs) {
-    if (fs::exists(dir / "compare.json")) {
+    if (exists((dir / "compare.json").string())) {
       CompareResult compare = read_compare(dir);
       for (const CompareRow& row : compare.rows) {
-        if (row.dir.empty() || !fs::exists(dir / row.dir / "run.json")) {
+        if (row.dir.empty() || !exists((dir / row.dir / "run.json").string())) {
           if (row.ended()) data.notes.push_back(row_label(row) + ": its run directory is missing, so it has no curve.");
           continue;
         }
@@ -260,14 +261,14 @@ ReportData read_all(const std::vector<fs::path>& dirs) {
         data.compare = std::move(compare);
       else
         data.notes.push_back(dir.string() + ": a second comparison; its curves are here, its table is not.");
-    } else if (fs::exists(dir / "run.json")) {
+    } else if (exists((dir / "run.json").string())) {
       Run run = read_run(dir);
       run.label = unique_label(run.row.name.empty() ? dir.filename().string() : run.row.name, labels);
       note_tolerated(run, data.notes);
       data.runs.push_back(std::move(run));
     } else {
       fail(Exit::kInput, "{}: {}; expected a directory with run.json (train) or compare.json (compare)", dir.string(),
-           fs::exists(dir) ? "neither run.json nor compare.json found" : "no such directory");
+           exists(dir.string()) ? "neither run.json nor compare.json found" : "no such directory");
     }
   }
   return data;

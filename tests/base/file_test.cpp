@@ -69,6 +69,38 @@ TEST(File, StorageErrorsAreStorage) {
   EXPECT_GT(free_bytes(folder.path()), 0u);
 }
 
+TEST(File, AFileThatIsCutWhileItIsReadIsRefused) {
+  const TempFolder folder;
+  const std::string path = folder / "a";
+  write_atomic(path, std::string(100, 'x'));
+  FileStream file(path);
+  std::string room(60, '\0');
+  EXPECT_EQ(file.read(room), 60u);
+  std::filesystem::resize_file(path, 80);
+  EXPECT_EQ(error_of(Exit::kInput, [&] { file.read(room); }),
+            path + ": ended after 80 of 100 bytes; it was cut while it was read");
+  FileStream shorter(path);
+  EXPECT_EQ(shorter.read(room) + shorter.read(room) + shorter.read(room), 80u);
+}
+
+TEST(File, WhatCannotBeToldIsNotAbsent) {
+  const TempFolder folder;
+  std::filesystem::create_symlink("loop", folder / "loop");
+  error_of(Exit::kInput, [&] { exists(folder / "loop"); });
+  error_of(Exit::kInput, [&] { is_directory(folder / std::string(300, 'n')); });
+  EXPECT_FALSE(exists(folder / "none"));
+  write_atomic(folder / "plain", "a");
+  EXPECT_FALSE(exists(folder / "plain/below"));
+}
+
+TEST(File, FoldersOfAnyDepthAndSpelling) {
+  const TempFolder folder;
+  for (const char* path : {"a/b/c", "d/e/", "f//g/./h", "i/../j"}) {
+    make_dirs(folder / path);
+    EXPECT_TRUE(is_directory(folder / path)) << path;
+  }
+}
+
 TEST(Sha256, KnownAnswers) {  // FIPS 180-4 examples
   EXPECT_EQ(sha256(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(sha256("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

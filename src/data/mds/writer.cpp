@@ -1,17 +1,14 @@
 #include "data/mds/writer.h"
 
-#include <unistd.h>
 #include <zstd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/folder.h"
 #include "base/json.h"
 #include "data/batch.h"
 #include "data/mds/hashes.h"
@@ -46,15 +43,10 @@ std::string zstd(const std::string& raw, int level) {
   return out;
 }
 
-std::string without_slash(std::string path) {
-  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  return path;
-}
-
 }  // namespace
 
 struct Writer::Impl {
-  std::string folder, temporary;
+  std::unique_ptr<NewFolder> folder;
   WriterOptions options;
   bool finished = false;
   nlohmann::json config;  // of a shard, as it stands inside it too
@@ -102,7 +94,7 @@ void Writer::Impl::flush() {
     file += ".zstd";
     shard["zip_data"] = describe(file, raw);
   }
-  write_atomic(join_path(temporary, file), raw);
+  write_atomic(join_path(folder->path(), file), raw);
   written += raw.size();
   shards.push_back(std::move(shard));
   ends.clear();
@@ -110,7 +102,6 @@ void Writer::Impl::flush() {
 
 Writer::Writer(const std::string& folder, const WriterOptions& options) : impl_(std::make_unique<Impl>()) {
   Impl& self = *impl_;
-  self.folder = without_slash(folder);
   self.options = options;
   check(options.sequence_length > 0 && options.sequence_length <= INT32_MAX / 64, "mds: rows of {} tokens",
         options.sequence_length);
@@ -119,9 +110,8 @@ Writer::Writer(const std::string& folder, const WriterOptions& options) : impl_(
         options.size_limit);
   std::sort(self.options.hashes.begin(), self.options.hashes.end());  // as MosaicML demands
   for (const std::string& algorithm : options.hashes) check(known_hash(algorithm), "mds: hash {}", algorithm);
-  std::error_code error;
-  if (exists(self.folder) && !std::filesystem::is_empty(self.folder, error))
-    fail(Exit::kUsage, "{}: stands there already; take another folder, or remove it", self.folder);
+  if (exists(folder) && (!is_directory(folder) || !list_folder(folder).empty()))
+    fail(Exit::kUsage, "{}: stands there already; take another folder, or remove it", folder);
 
   nlohmann::json names = {"document_lengths", "tokens"};
   if (options.labels) names = {"document_lengths", "labels", "tokens"};  // MosaicML sorts them
@@ -136,15 +126,10 @@ Writer::Writer(const std::string& folder, const WriterOptions& options) : impl_(
   if (options.zstd_level > 0) self.config["compression"] = fmt::format("zstd:{}", options.zstd_level);
   self.config_text = self.config.dump();
 
-  self.temporary = fmt::format("{}.tmp-{}", self.folder, ::getpid());
-  std::filesystem::remove_all(self.temporary, error);
-  make_dirs(self.temporary);
+  self.folder = std::make_unique<NewFolder>(folder);
 }
 
-Writer::~Writer() {
-  std::error_code ignored;
-  if (!impl_->finished) std::filesystem::remove_all(impl_->temporary, ignored);
-}
+Writer::~Writer() = default;
 
 int64_t Writer::rows() const { return impl_->rows; }
 uint64_t Writer::bytes_written() const { return impl_->written; }
@@ -187,9 +172,9 @@ void Writer::add(std::span<const int32_t> ids, std::span<const int32_t> document
 
 void Writer::finish(Prepared prepared) {
   Impl& self = *impl_;
-  check(!self.finished, "mds: {} is finished twice", self.folder);
+  check(!self.finished, "mds: {} is finished twice", self.folder->place());
   self.flush();
-  check(self.rows > 0, "mds: {} has no row", self.folder);
+  check(self.rows > 0, "mds: {} has no row", self.folder->place());
   prepared.sequence_length = self.options.sequence_length;
   prepared.vocab_size = self.options.vocab_size;
   prepared.labels = self.options.labels;
@@ -198,14 +183,11 @@ void Writer::finish(Prepared prepared) {
   prepared.statistics = self.statistics;
   prepared.statistics.padding = padding;
   prepared.tokens = self.rows * self.options.sequence_length - padding;
-  write_atomic(join_path(self.temporary, kPreparedName), to_json(prepared));
+  write_atomic(join_path(self.folder->path(), kPreparedName), to_json(prepared));
   const nlohmann::json index = {{"version", 2}, {"shards", self.shards}};
-  write_atomic(join_path(self.temporary, "index.json"), index.dump());
-  if (::rename(self.temporary.c_str(), self.folder.c_str()) != 0)
-    fail(Exit::kStorage, "{}: cannot put the written folder in place: {}", self.folder, std::strerror(errno));
+  write_atomic(join_path(self.folder->path(), "index.json"), index.dump());
+  self.folder->commit();
   self.finished = true;
-  const std::string parent = std::filesystem::path(self.folder).parent_path().string();
-  sync_directory(parent.empty() ? "." : parent);
 }
 
 }  // namespace mantissa::mds

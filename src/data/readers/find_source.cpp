@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/folder.h"
 #include "base/foreign.h"
 #include "base/text.h"
 #include "data/mds/rows.h"
@@ -104,18 +105,10 @@ struct Listing {
 
 Listing list(const std::string& folder) {
   Listing listing;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    std::error_code ignored;
-    const std::string path = entry.path().string();
-    if (entry.is_directory(ignored))
-      listing.folders.push_back(path);
-    else if (entry.is_regular_file(ignored))
-      listing.files.push_back(path);
+  for (const FolderEntry& entry : in_context("data", [&] { return list_folder(folder); })) {
+    if (entry.kind == FolderEntry::Kind::kFolder) listing.folders.push_back(join_path(folder, entry.name));
+    if (entry.kind == FolderEntry::Kind::kFile) listing.files.push_back(join_path(folder, entry.name));
   }
-  if (error) fail(Exit::kInput, "data: {}: cannot list the folder: {}", folder, error.message());
-  std::sort(listing.files.begin(), listing.files.end());
-  std::sort(listing.folders.begin(), listing.folders.end());
   return listing;
 }
 
