@@ -1,0 +1,148 @@
+"""What the driver runs: for each scenario its files, its command and what it writes."""
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import re
+import shutil
+import struct
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Callable
+
+
+@dataclass
+class Scenario:
+    name: str
+    build: Callable[["Maker", Path], None]  # makes the files in an empty folder
+    command: Callable[[str], list[str]]  # the arguments, given the folder
+    whole: list[str]  # outputs, files or folders: after a failure each is as before, or complete
+    may_go: list[str] = field(default_factory=list)  # outputs that a failure may leave out, but not by half
+    open: list[str] = field(default_factory=list)  # folders of a run, in which a failure may leave what it likes
+    varies: Callable[[str, bytes], bytes] = lambda name, content: content  # without what differs from run to run
+    needs: str = ""  # a module beside the program
+    quick: int = 2  # calls of each mode in the quick form
+
+
+class Maker:
+    """Builds fixtures with the program itself, without faults."""
+
+    def __init__(self, program: Path, source: Path):
+        self.program, self.source = program, source
+
+    def run(self, *arguments: str) -> None:
+        done = subprocess.run([str(self.program), *arguments], capture_output=True, text=True, env={"OMP_NUM_THREADS": "1"})
+        if done.returncode != 0:
+            raise SystemExit(f"faults: {arguments[0]} exits with {done.returncode} without a fault: {done.stderr}")
+
+
+WORDS = "the scale of a block and its codes round to nearest even".split()
+
+
+def text(size: int) -> str:
+    draw = random.Random(7)
+    out = ""
+    while len(out) < size:
+        out += " ".join(draw.choice(WORDS) for _ in range(20)) + ".\n\n"
+    return out
+
+
+def tokenizer_of(maker: Maker, folder: Path) -> None:
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copyfile(maker.source / "tests/fixtures/tokenizers/qwen" / name, folder / name)
+
+
+def text_input(maker: Maker, root: Path) -> None:
+    (root / "in").mkdir()
+    (root / "in/text.txt").write_text(text(6000))
+
+
+def jsonl_input(maker: Maker, root: Path) -> None:
+    (root / "in").mkdir()
+    (root / "tokenizer").mkdir()
+    tokenizer_of(maker, root / "tokenizer")
+    for name, first in (("a.jsonl.gz", 0), ("b.jsonl", 20)):
+        lines = "".join(json.dumps({"text": text(200 + 10 * i)}) + "\n" for i in range(first, first + 20)).encode()
+        (root / "in" / name).write_bytes(gzip.compress(lines, mtime=0) if name.endswith("gz") else lines)
+    (root / "in/SOURCE.json").write_text(json.dumps({"name": "drawn words", "version": "1"}))
+
+
+def tokens_input(maker: Maker, root: Path) -> None:
+    (root / "in").mkdir()
+    draw = random.Random(3)
+    for name in ("a.bin", "b.bin"):
+        ids = [draw.randrange(256) for _ in range(3000)]
+        (root / "in" / name).write_bytes(struct.pack(f"<{len(ids)}H", *ids))
+
+
+def copied(folder: str, to: str) -> Callable[[Maker, Path], None]:
+    def build(maker: Maker, root: Path) -> None:
+        source = maker.source / "tests" / folder
+        if source.is_dir():
+            shutil.copytree(source, root / to)
+        else:
+            (root / to).mkdir()
+            shutil.copyfile(source, root / to / source.name)
+
+    return build
+
+
+def model_input(maker: Maker, root: Path) -> None:
+    (root / "model").mkdir()
+    for name in ("config.json", "generation_config.json", "model.safetensors"):
+        shutil.copyfile(maker.source / "tests/golden/qwen3" / name, root / "model" / name)
+    tokenizer_of(maker, root / "model")
+    (root / "model/chat_template.jinja").write_text("{{ messages }}")
+
+
+CONFIG = """run: {{name: t, dir: {root}/run, seed: 5}}
+device: {{name: cpu}}
+model: {{arch: qwen3, vocab_size: 256, hidden_size: 64, intermediate_size: 64, num_hidden_layers: 1, num_attention_heads: 1,
+  num_key_value_heads: 1, head_dim: 64, tie_word_embeddings: true}}
+data: {{train: {root}/in/text.txt, sequence_length: 32, validation_fraction: 0.1}}
+batch: {{tokens: 64}}
+optimizer: {{lr: 1e-2}}
+schedule: {{name: cosine, warmup_steps: 1}}
+train: {{steps: 2, eval_rows: 2}}
+compare: {{weights: [bf16]}}
+precision: {{recipes: [mxfp8]}}
+log: {{console: false}}
+"""
+
+
+def config_input(maker: Maker, root: Path) -> None:
+    text_input(maker, root)
+    (root / "c.yaml").write_text(CONFIG.format(root=root))
+
+
+def comparison_input(maker: Maker, root: Path) -> None:
+    config_input(maker, root)
+    maker.run("compare", str(root / "c.yaml"))
+    (root / "page.html").write_text("an older page\n")
+
+
+SCENARIOS = [
+    Scenario("prepare-text", text_input,
+             lambda r: ["prepare", f"--train={r}/in/text.txt", "--sequence-length=64", "--validation-fraction=0.1",
+                        f"--out={r}/out"], ["out"]),
+    Scenario("prepare-jsonl", jsonl_input,
+             lambda r: ["prepare", f"--train={r}/in", f"--tokenizer={r}/tokenizer", "--sequence-length=64", "--zstd=1",
+                        "--packing=best_fit", f"--out={r}/out"], ["out"]),
+    Scenario("prepare-tokens", tokens_input,
+             lambda r: ["prepare", f"--train={r}/in", "--format=nanogpt", "--sequence-length=64", "--eos-token=0",
+                        f"--out={r}/out"], ["out"]),
+    Scenario("prepare-mds", copied("fixtures/mds/text", "in"),
+             lambda r: ["prepare", f"--train={r}/in", "--sequence-length=16", f"--out={r}/out"], ["out"]),
+    Scenario("prepare-parquet", copied("fixtures/parquet/checksums.parquet", "in"),
+             lambda r: ["prepare", f"--train={r}/in", "--sequence-length=16", f"--out={r}/out"], ["out"],
+             needs="mantissa_parquet.so"),
+    Scenario("export", model_input,
+             lambda r: ["export", f"{r}/model", f"{r}/out", "--shard-gb=0.0002"], ["out"]),
+    Scenario("report", comparison_input,
+             lambda r: ["report", f"{r}/run", f"{r}/run/rows/01-bf16-bf16", f"--output={r}/page.html"], ["page.html"]),
+]
+
+# Times and rates in what is printed.
+TIMES = re.compile(r"\d[\d,.]* ?(s|ms|MB of text a second|GB/s|tok/s|read and encoded|written)\b")
