@@ -205,8 +205,10 @@ std::string FolderLock::content() const {
 void FolderLock::renew() {
   const std::string text = content();
   const ssize_t n = ::pwrite(file_.get(), text.data(), text.size(), 0);
-  if (n != static_cast<ssize_t>(text.size()) || ::fsync(file_.get()) != 0)
-    fail(Exit::kStorage, "{}: cannot be written: {}", path_, n >= 0 ? "short write" : std::strerror(errno));
+  if (n < 0 || ::fsync(file_.get()) != 0)
+    fail(Exit::kStorage, "{}: cannot be written: {}", path_, std::strerror(errno));
+  if (n != static_cast<ssize_t>(text.size()))
+    fail(Exit::kStorage, "{}: cannot be written: {} of {} bytes", path_, n, text.size());
 }
 
 // Through its name: another host may have put its own in its place, or its own words into it.
