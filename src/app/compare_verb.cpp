@@ -19,7 +19,7 @@ void print_table(Console& console, const std::string& folder) {
   const report::TableStyle style{.width = console.interactive() ? console.width() : 120, .color = console.color()};
   std::string table = report::render_compare_table(report::read_compare(folder), style);
   if (table.ends_with('\n')) table.pop_back();
-  console.line(table);
+  console.block(table);
 }
 
 // One line for a row that has ended, printed while the others go on.

@@ -5,6 +5,7 @@
 
 #include "app/flags.h"
 #include "app/model_source.h"
+#include "app/say.h"
 #include "app/verbs.h"
 #include "base/console.h"
 #include "base/signal.h"
@@ -180,27 +181,27 @@ void print_json(const EvalFlags& flags, const Tokenizer& tokenizer, const std::s
                      {"tokenizer", tokenizer.name()},
                      {"loss_on", flags.data.fine_tuning() ? "response" : "text"},
                      {"seconds", seconds}};
-  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+  fmt::print("{}\n", json.dump(2, ' ', is_terminal(stdout), Json::error_handler_t::replace));
 }
 
 void print_text(const EvalFlags& flags, const Tokenizer& tokenizer, const std::string& folder, bool full,
                 const ChosenDevice& device, const ModelConfig& model, const TextLoss& r, const EncodeCounts& counts,
                 double seconds) {
-  fmt::print("device    {}\n", device.text);
-  fmt::print("model     {} · {} · {} weights, products with FP32 sums · tokenizer {}\n", folder, model.arch,
-             full ? "FP32" : "BF16", tokenizer.name());
-  fmt::print("windows   context {} · stride {} · BOS {} · EOS {} · {} windows in {} batches\n", flags.context,
-             flags.stride, bos_text(flags, tokenizer), flags.data.append_eos ? "predicted" : "left out",
-             grouped(r.windows), grouped(r.batches));
-  fmt::print("text      {} documents · {} tokens predicted{} · {} bytes · {} tok/s\n", grouped(r.documents),
-             grouped(r.tokens), flags.data.fine_tuning() ? " (responses alone)" : "", grouped(r.bytes),
-             grouped(static_cast<int64_t>(static_cast<double>(r.tokens) / std::max(seconds, 1e-9))));
+  say("device    {}\n", device.text);
+  say("model     {} · {} · {} weights, products with FP32 sums · tokenizer {}\n", folder, model.arch,
+      full ? "FP32" : "BF16", tokenizer.name());
+  say("windows   context {} · stride {} · BOS {} · EOS {} · {} windows in {} batches\n", flags.context, flags.stride,
+      bos_text(flags, tokenizer), flags.data.append_eos ? "predicted" : "left out", grouped(r.windows),
+      grouped(r.batches));
+  say("text      {} documents · {} tokens predicted{} · {} bytes · {} tok/s\n", grouped(r.documents), grouped(r.tokens),
+      flags.data.fine_tuning() ? " (responses alone)" : "", grouped(r.bytes),
+      grouped(static_cast<int64_t>(static_cast<double>(r.tokens) / std::max(seconds, 1e-9))));
   if (const int64_t left = counts.empty + counts.short_ones + counts.without_response + counts.truncated; left > 0)
-    fmt::print("          {} empty, {} short, {} whose prompt fills the context; {} cut by {} tokens\n",
-               grouped(counts.empty), grouped(counts.short_ones), grouped(counts.without_response),
-               grouped(counts.truncated), grouped(counts.truncated_tokens));
-  fmt::print("loss      {:.4f} nats a token · perplexity {:.4f} · {:.4f} bits per byte\n", r.per_token(),
-             r.perplexity(), r.bits_per_byte());
+    say("          {} empty, {} short, {} whose prompt fills the context; {} cut by {} tokens\n", grouped(counts.empty),
+        grouped(counts.short_ones), grouped(counts.without_response), grouped(counts.truncated),
+        grouped(counts.truncated_tokens));
+  say("loss      {:.4f} nats a token · perplexity {:.4f} · {:.4f} bits per byte\n", r.per_token(), r.perplexity(),
+      r.bits_per_byte());
 }
 
 }  // namespace

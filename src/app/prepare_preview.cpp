@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/display.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "data/tokenizer/utf8.h"
@@ -15,11 +16,8 @@ constexpr int32_t kFirstTokens = 12, kLastTokens = 4;  // of a segment
 constexpr int32_t kFirstUnlabelled = 2;                // of one without labels, as padding
 constexpr size_t kSegments = 6;                        // of a row
 
-// Controls, and what turns the direction of a line or takes no room.
-bool invisible(uint32_t code) {
-  return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0xad || (code >= 0x200b && code <= 0x200f) ||
-         (code >= 0x2028 && code <= 0x202e) || (code >= 0x2060 && code <= 0x206f) || code == 0xfeff;
-}
+// Controls, what turns the direction of a line, and what takes no room: the soft hyphen and the joiners too.
+bool invisible(uint32_t code) { return !is_shown(code) || code == 0xad || code == 0x200c || code == 0x200d; }
 
 // The bytes of a token between quotes: as text where they are UTF-8, else as \xNN.
 std::string quoted(std::string_view bytes) {

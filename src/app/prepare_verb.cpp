@@ -1,4 +1,5 @@
 // mantissa prepare: data to packed rows on the disk (docs/prepare.md).
+#include "app/say.h"
 #include "data/prepare.h"
 
 #include "app/flags.h"
@@ -92,10 +93,10 @@ int preview(const DataConfig& config, const PrepareFlags& flags) {
   few.validation_fraction = 0;
   const Dataset data = Dataset::load(few, static_cast<uint64_t>(flags.seed), {.repack = true, .preview = true});
   const DataReport& d = data.report();
-  fmt::print("of the first {} documents, {} rows of {} tokens ({} packing) · tokenizer {} · EOS {}\n",
-             grouped(d.train.documents), grouped(d.train.rows), grouped(data.sequence_length()), few.packing,
-             d.tokenizer.empty() ? "not known" : d.tokenizer,
-             data.eos() >= 0 ? fmt::format("{} ({})", data.eos(), d.eos_origin) : "none");
+  say("of the first {} documents, {} rows of {} tokens ({} packing) · tokenizer {} · EOS {}\n",
+      grouped(d.train.documents), grouped(d.train.rows), grouped(data.sequence_length()), few.packing,
+      d.tokenizer.empty() ? "not known" : d.tokenizer,
+      data.eos() >= 0 ? fmt::format("{} ({})", data.eos(), d.eos_origin) : "none");
   fmt::print("{}", preview_rows(data, flags.preview));
   return 0;
 }

@@ -5,6 +5,7 @@
 
 #include "app/flags.h"
 #include "app/model_source.h"
+#include "app/say.h"
 #include "app/verbs.h"
 #include "base/safetensors.h"
 #include "train/engine.h"
@@ -203,8 +204,8 @@ int probe_verb(const std::vector<std::string>& args) {
     }
   }
   out.write(o.output);
-  fmt::print("device {}\n", device.text);
-  fmt::print("{} · {} -> {}\n", o.precision.recipe, summary, o.output);
+  say("device {}\n", device.text);
+  say("{} · {} -> {}\n", o.precision.recipe, summary, o.output);
   return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <deque>
 
 #include "app/flags.h"
+#include "app/say.h"
 #include "app/verbs.h"
 #include "base/safetensors.h"
 #include "base/text.h"
@@ -118,9 +119,9 @@ void print_errors(Exec& exec, const Quantization& item, int width) {
     const Quantized& copy = columnwise ? item.copies.columnwise : item.copies.rowwise;
     const QuantError error = quantization_error(exec, copy, columnwise, item.source);
     const std::string shape = fmt::format("{} x {}", item.source.dim(0), item.source.dim(1));
-    fmt::print("{:<{}}  {:<10}  {:>13}  {:>11.5g}  {:>7.2f}  {:>10.4f}  {:>9.4f}\n", printable(item.name), width,
-               columnwise ? "columnwise" : "rowwise", shape, *copy.amax, error.snr_db(), 100 * error.saturated_share(),
-               100 * error.flushed_share());
+    say("{:<{}}  {:<10}  {:>13}  {:>11.5g}  {:>7.2f}  {:>10.4f}  {:>9.4f}\n", printable(item.name), width,
+        columnwise ? "columnwise" : "rowwise", shape, *copy.amax, error.snr_db(), 100 * error.saturated_share(),
+        100 * error.flushed_share());
   }
 }
 
@@ -178,11 +179,11 @@ int quantize_verb(const std::vector<std::string>& args) {
                      {{"format", "pt"}, {"recipe", recipe.name}, {"role", flags.role}});
 
   const std::string rows = str(*spec.rowwise), columns = str(*spec.columnwise);
-  fmt::print("{} {}: rowwise {}; columnwise {}\n\n", recipe.name, flags.role, rows, columns);
-  fmt::print("{:<{}}  {:<10}  {:>13}  {:>11}  {:>7}  {:>10}  {:>9}\n", "tensor", width, "copy", "shape", "amax",
-             "SNR dB", "saturated%", "flushed%");
+  say("{} {}: rowwise {}; columnwise {}\n\n", recipe.name, flags.role, rows, columns);
+  say("{:<{}}  {:<10}  {:>13}  {:>11}  {:>7}  {:>10}  {:>9}\n", "tensor", width, "copy", "shape", "amax", "SNR dB",
+      "saturated%", "flushed%");
   for (const Quantization& item : items) print_errors(exec, item, width);
-  fmt::print("\nwrote {}\n", flags.output);
+  say("\nwrote {}\n", flags.output);
   return 0;
 }
 

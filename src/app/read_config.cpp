@@ -1,5 +1,7 @@
 #include "app/read_config.h"
 
+#include "app/say.h"
+#include "base/console.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "model/hf_checkpoint.h"
@@ -44,12 +46,15 @@ TrainConfig read_train_config(const std::string& path, const std::vector<std::st
   const auto describe = [&config](config::Fields& f) { config.describe(f); };
   const config::Source source = config::Source::from_file(path, overrides);
   source.read(describe);
-  if (options.print) fmt::print("{}", config::dump(describe, &source));
+  if (options.print) {
+    const std::string yaml = config::dump(describe, &source);
+    fmt::print("{}", is_terminal(stdout) ? displayed(yaml, Breaks::kKeep) : yaml);
+  }
   if (options.planning && !config.model_init.empty() && !exists(join_path(config.model_init, "config.json"))) {
     if (config.model == ModelConfig{})
       fail(Exit::kUsage, "model.init: {} is not on this disk; give the model's sizes in the config to plan without it",
            config.model_init);
-    fmt::print("note      model.init: {} is not on this disk; planned from the config's sizes\n", config.model_init);
+    say("note      model.init: {} is not on this disk; planned from the config's sizes\n", config.model_init);
   } else if (!config.model_init.empty()) {
     config.model = model_of_folder(config, source);
   }

@@ -33,7 +33,7 @@ int report_verb(const std::vector<std::string>& args) {
     std::string text =
         markdown ? report::render_markdown(report::compare_table(result)) : report::render_compare_table(result, style);
     if (text.ends_with('\n')) text.pop_back();
-    console.line(text);
+    console.block(text);
   }
   console.line(fmt::format("report    {}", output));
   console.flush();

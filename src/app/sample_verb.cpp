@@ -6,6 +6,7 @@
 
 #include "app/flags.h"
 #include "app/model_source.h"
+#include "app/say.h"
 #include "app/verbs.h"
 #include "base/console.h"
 #include "base/file.h"
@@ -94,14 +95,10 @@ void make_request(const SampleFlags& flags, const Tokenizer& tokenizer, const Mo
   }
 }
 
-// A terminal obeys control characters; a model's are shown as U+FFFD there.
+// A terminal would obey the control characters of a model; elsewhere the text goes out byte by byte.
 void write_piece(std::string_view text, bool terminal) {
-  std::string safe;
-  for (char c : text) {
-    const bool control = (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f;
-    terminal&& control ? safe.append("\xEF\xBF\xBD") : safe.append(1, c);
-  }
-  std::fwrite(safe.data(), 1, safe.size(), stdout);
+  const std::string piece = terminal ? displayed(text, Breaks::kKeep) : std::string(text);
+  std::fwrite(piece.data(), 1, piece.size(), stdout);
   std::fflush(stdout);
 }
 
@@ -152,8 +149,7 @@ int sample_verb(const std::vector<std::string>& args) {
          model.max_position_embeddings);
   request.max_new_tokens = std::min(flags.max_new_tokens, room);
   if (request.max_new_tokens < flags.max_new_tokens)
-    fmt::print(stderr, "note: {} new tokens at most, where the context of {} ends\n", request.max_new_tokens,
-               prompt + room);
+    say(stderr, "note: {} new tokens at most, where the context of {} ends\n", request.max_new_tokens, prompt + room);
 
   const bool full = flags.model.full_precision(folder);
   const int64_t context = prompt + request.max_new_tokens;
@@ -183,13 +179,13 @@ int sample_verb(const std::vector<std::string>& args) {
         generate(generator, tokenizer, request, [terminal](std::string_view text) { write_piece(text, terminal); });
     fmt::print("\n");
     std::fflush(stdout);
-    fmt::print(stderr, "prompt {} tokens{} · {} · {} new tokens · {} · ended by {}\n", prompt,
-               request.prompt_cached ? " (kept)" : "", request.prompt_cached ? "-" : rate(g.prefilled, g.prefill_s),
-               g.tokens, rate(g.tokens, g.decode_s), g.stop);
+    say(stderr, "prompt {} tokens{} · {} · {} new tokens · {} · ended by {}\n", prompt,
+        request.prompt_cached ? " (kept)" : "", request.prompt_cached ? "-" : rate(g.prefilled, g.prefill_s), g.tokens,
+        rate(g.tokens, g.decode_s), g.stop);
   }
-  fmt::print(stderr, "{} · {} · {} weights, products with FP32 sums · tokenizer {}{}\n", folder, model.arch,
-             full ? "FP32" : "BF16", tokenizer.name(), chat_name.empty() ? "" : " · chat template " + chat_name);
-  fmt::print(stderr, "device {}\n", device.text);
+  say(stderr, "{} · {} · {} weights, products with FP32 sums · tokenizer {}{}\n", folder, model.arch,
+      full ? "FP32" : "BF16", tokenizer.name(), chat_name.empty() ? "" : " · chat template " + chat_name);
+  say(stderr, "device {}\n", device.text);
   return 0;
 }
 

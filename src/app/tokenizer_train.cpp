@@ -2,6 +2,7 @@
 #include <chrono>
 
 #include "app/flags.h"
+#include "app/say.h"
 #include "app/tokenizer_tasks.h"
 #include "base/console.h"
 #include "base/error.h"
@@ -167,7 +168,7 @@ int tokenizer_bytes(const std::vector<std::string>& args) {
   const tokenizer::WrittenTokenizer file = tokenizer::bytes_tokenizer_file();
   tokenizer::write_tokenizer(out, file);
   check_written(out, file.model);
-  fmt::print("written   {}, read back\n", join_path(out, "tokenizer.json"));
+  say("written   {}, read back\n", join_path(out, "tokenizer.json"));
   return 0;
 }
 

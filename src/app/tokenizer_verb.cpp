@@ -8,8 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include "app/flags.h"
+#include "app/say.h"
 #include "app/tokenizer_tasks.h"
 #include "app/verbs.h"
+#include "base/console.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -31,7 +33,7 @@ std::string read_input(const std::string& path) {
 // A token's bytes, readable: as JSON writes them where they are UTF-8, else byte by byte.
 std::string readable(std::string_view bytes) {
   const std::string escaped = Json(std::string(bytes)).dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (escaped.find("\xef\xbf\xbd") == std::string::npos) return escaped;
+  if (escaped.find("\xef\xbf\xbd") == std::string::npos) return displayed(escaped);
   std::string hex;
   for (const char c : bytes) hex += fmt::format("\\x{:02x}", static_cast<uint8_t>(c));
   return hex;
@@ -57,11 +59,11 @@ int encode(const std::vector<std::string>& args) {
     return 0;
   }
   for (size_t i = 0; i < ids.size(); ++i)
-    fmt::print("{:>8} {:>8} {:<7} {}\n", i, ids[i], tokenizer.special(ids[i]) ? "special" : "",
-               readable(tokenizer.bytes_of(ids[i])));
-  fmt::print("{} bytes · {} tokens · {:.3f} bytes a token\n", grouped(static_cast<int64_t>(text.size())),
-             grouped(static_cast<int64_t>(ids.size())),
-             ids.empty() ? 0.0 : static_cast<double>(text.size()) / static_cast<double>(ids.size()));
+    say("{:>8} {:>8} {:<7} {}\n", i, ids[i], tokenizer.special(ids[i]) ? "special" : "",
+        readable(tokenizer.bytes_of(ids[i])));
+  say("{} bytes · {} tokens · {:.3f} bytes a token\n", grouped(static_cast<int64_t>(text.size())),
+      grouped(static_cast<int64_t>(ids.size())),
+      ids.empty() ? 0.0 : static_cast<double>(text.size()) / static_cast<double>(ids.size()));
   return 0;
 }
 
@@ -89,7 +91,8 @@ int decode(const std::vector<std::string>& args) {
       fail(Exit::kUsage, "tokenizer decode: '{}' is no token id", printable(word));
     ids.push_back(static_cast<int32_t>(id));
   }
-  const std::string text = tokenizer.decode(ids, skip_special);
+  std::string text = tokenizer.decode(ids, skip_special);
+  if (is_terminal(stdout)) text = displayed(text, Breaks::kKeep);
   std::fwrite(text.data(), 1, text.size(), stdout);
   return 0;
 }
@@ -129,7 +132,7 @@ int chat(const std::vector<std::string>& args) {
         where, [&] { return render_chat(chat, turns, {.generation_prompt = generation, .thinking = !no_thinking}); });
     Json out = Json::array();
     for (const ChatSpan& span : spans) out.push_back({{"text", span.text}, {"learned", span.learned}});
-    fmt::print("{}\n", Json{{"spans", std::move(out)}}.dump());
+    fmt::print("{}\n", Json{{"spans", std::move(out)}}.dump(-1, ' ', is_terminal(stdout)));
   }
   return 0;
 }

@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <new>
+#include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "base/config.h"
+#include "base/display.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "base/version.h"
@@ -67,8 +71,23 @@ int report(Exit code, const char* message) {
   std::string line = message;
   std::replace(line.begin(), line.end(), '\n', ' ');
   std::fflush(stdout);
-  fmt::print(stderr, "mantissa: {}\n", line);
+  fmt::print(stderr, "mantissa: {}\n", displayed(line));
   return static_cast<int>(code);
+}
+
+// What the standard library says of a path that no check of ours has met.
+int report_path(const std::filesystem::filesystem_error& error) {
+  const std::error_code reason = error.code();
+  const bool storage = reason == std::errc::no_space_on_device || reason == std::errc::read_only_file_system ||
+                       reason == std::errc::io_error;
+  const std::string line = fmt::format("{}: {}", error.path1().string(), reason.message());
+  return report(storage ? Exit::kStorage : Exit::kInput, line.c_str());
+}
+
+// 316 is the one error of writing JSON (a text that is not UTF-8); the others are of reading it.
+int report_json(const nlohmann::json::exception& error) {
+  return report(Exit::kInput, error.id == 316 ? "a name or a text is not UTF-8, which JSON files cannot hold; rename it"
+                                              : "a JSON file holds a value of another type or size than it has to");
 }
 
 }  // namespace
@@ -83,6 +102,10 @@ int run_command_line(const std::vector<std::string>& args) {
     return report(error.code(), error.what());
   } catch (const std::bad_alloc&) {
     return report(Exit::kMemory, "memory: an allocation failed; a smaller batch.micro_batch or model fits in less");
+  } catch (const std::filesystem::filesystem_error& error) {
+    return report_path(error);
+  } catch (const nlohmann::json::exception& error) {
+    return report_json(error);
   } catch (const std::exception& error) {
     return report(Exit::kInternal, error.what());
   }

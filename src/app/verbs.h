@@ -33,7 +33,8 @@ struct Verb {
 const std::vector<Verb>& verbs();
 
 // `args` without the program's name. Runs the verb; an error becomes one line on stderr, `mantissa: <message>`, and its
-// exit code (memory that cannot be had: 6, anything unforeseen: 1).
+// exit code (memory that cannot be had: 6, a path or a JSON text that a library refuses: 3 or 4, anything unforeseen:
+// 1).
 int run_command_line(const std::vector<std::string>& args);
 
 }  // namespace mantissa

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <set>
 
 #include "base/config_tree.h"
@@ -250,7 +251,9 @@ Source Source::from_file(const std::string& path, const std::vector<std::string>
   try {
     yaml = read_text(path, uint64_t{1} << 20);
   } catch (const Error& error) {
-    throw Error(Exit::kUsage, exists(path) ? error.what() : path + ": no such config file");
+    std::error_code reason;
+    const bool absent = std::filesystem::status(path, reason).type() == std::filesystem::file_type::not_found;
+    throw Error(Exit::kUsage, absent ? path + ": no such config file" : error.what());
   }
   return from_text(yaml, path, overrides);
 }

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/display.h"
 #include "base/error.h"
 #include "base/text.h"
 
@@ -65,7 +66,9 @@ Console::Console(bool quiet, std::FILE* out, std::FILE* error)
 
 Console::~Console() { end_status(); }
 
-void Console::line(std::string_view text) {
+void Console::line(std::string_view text) { block(displayed(text)); }
+
+void Console::block(std::string_view text) {
   if (quiet_) return;
   clear_status();
   std::fwrite(text.data(), 1, text.size(), out_);
@@ -77,7 +80,7 @@ void Console::line(std::string_view text) {
 void Console::warn(std::string_view text) {
   clear_status();
   std::fflush(out_);
-  const std::string message = fmt::format("warning: {}\n", text);
+  const std::string message = fmt::format("warning: {}\n", displayed(text));
   std::fwrite(message.data(), 1, message.size(), error_);
   std::fflush(error_);
   draw_status();
@@ -87,7 +90,7 @@ void Console::status(std::string_view text) {
   if (quiet_) return;
   if (!interactive_) return line(text);
   clear_status();
-  status_ = text;
+  status_ = displayed(text);
   draw_status();
 }
 

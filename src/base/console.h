@@ -28,8 +28,11 @@ class Console {
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
+  // Text as displayed() shows it (base/display.h): names and texts from files reach no terminal otherwise.
   void line(std::string_view text);
   void warn(std::string_view text);  // "warning: text"
+  // Lines as they are, ANSI attributes included: for a table whose cells displayed() has been through.
+  void block(std::string_view text);
   // On a terminal: replaces the last status, cut to the width. Elsewhere: one line a call.
   void status(std::string_view text);
   // Leaves the status line standing; what follows begins a new line.

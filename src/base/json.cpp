@@ -85,7 +85,10 @@ class Builder {
 }  // namespace
 
 std::string json_error_text(size_t position, std::string what) {
-  // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error ..." keeps its last part.
+  // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error ..." keeps its last part,
+  // "[json.exception.out_of_range.406] number overflow ..." all but its name.
+  const size_t name = what.find("] ");
+  if (what.starts_with("[json.exception") && name != std::string::npos) what.erase(0, name + 2);
   const size_t at = what.find("column");
   const size_t colon = what.find(": ", at == std::string::npos ? 0 : at);
   if (colon != std::string::npos) what = what.substr(colon + 2);

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/display.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -85,7 +86,7 @@ ModelConfig read_hf_config(const std::string& folder, std::string* notice) {
     if (notice)
       *notice = text;
     else
-      fmt::print(stderr, "notice: {}\n", text);
+      fmt::print(stderr, "notice: {}\n", displayed(text));
   }
   return model;
 }
