@@ -7,19 +7,33 @@
 #include "report/html_sections.h"
 #include "report/html_text.h"
 #include "report/page_data.h"
+#include "report/page_policy.h"
 
 namespace mantissa::report {
 namespace {
 
-// dygraphs without its first line (its licence stands in full beside it) and without the reference to a source map.
+// dygraphs without its first line (its licence stands in full beside it) and without the reference to a source map. Where
+// it writes a style attribute it sets the style's text instead: the same style, and the one way the page's policy allows.
 std::string dygraphs_script() {
+  constexpr std::string_view kAttribute = ".setAttribute(\"style\",", kStyle = ".style.cssText=(";
   std::string_view text = asset("dygraph.min.js");
   if (text.starts_with("/*!")) text.remove_prefix(std::min(text.find('\n'), text.size()));
-  text = text.substr(0, text.rfind("//# sourceMappingURL"));
-  return fmt::format("<script>/*\n{}*/{}</script>\n", asset("dygraphs_license.txt"), text);
+  std::string script(text.substr(0, text.rfind("//# sourceMappingURL")));
+  for (size_t at = 0; (at = script.find(kAttribute, at)) != std::string::npos;)
+    script.replace(at, kAttribute.size(), kStyle);
+  return fmt::format("/*\n{}*/{}", asset("dygraphs_license.txt"), script);
 }
 
 std::string_view without_source_map(std::string_view css) { return css.substr(0, css.rfind("/*# sourceMappingURL")); }
+
+// The scripts in their order; the data comes before them.
+std::vector<std::string> scripts() {
+  std::vector<std::string> texts;
+  if (has_charts()) texts.push_back(dygraphs_script());
+  for (const char* name : {"page.js", "charts.js", "quantization.js"})
+    texts.push_back(fmt::format("\n{}", asset(name)));
+  return texts;
+}
 
 std::string title_of(const ReportData& data) {
   if (data.compare) {
@@ -55,13 +69,15 @@ std::string render_html(const ReportData& data) {
                               samples_section(data), quantization_section(data), memory_section(data),
                               mfu_section(data),     setup_section(data),        method_section(data)};
   const std::string title = escaped(title_of(data));
+  const std::string style = fmt::format("\n{}\n{}", without_source_map(asset("dygraph.min.css")), asset("report.css"));
   std::string page = fmt::format(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n<title>{} – "
       "mantissa</title>\n"
-      "<style>\n{}\n{}</style>\n</head>\n<body>\n",
-      title, without_source_map(asset("dygraph.min.css")), asset("report.css"));
+      "<style>{}</style>\n</head>\n<body>\n",
+      page_policy(scripts(), {style}), title, style);
   page += fmt::format(
       "<header><p class=\"brand\">mantissa report</p><h1>{}</h1><p class=\"subtitle\">{}</p>\n<nav "
       "aria-label=\"Sections\">",
@@ -77,9 +93,7 @@ std::string render_html(const ReportData& data) {
   if (has_charts()) page += ". Charts: dygraphs 2, MIT licence, embedded; its notice stands in this file";
   page += ".</p></footer>\n";
   page += fmt::format("<script type=\"application/json\" id=\"page-data\">{}</script>\n", script_json(page_data(data)));
-  if (has_charts()) page += dygraphs_script();
-  for (const char* script : {"page.js", "charts.js", "quantization.js"})
-    page += fmt::format("<script>\n{}</script>\n", asset(script));
+  for (const std::string& script : scripts()) page += "<script>" + script + "</script>\n";
   return page + "</body>\n</html>\n";
 }
 

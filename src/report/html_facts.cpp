@@ -1,6 +1,7 @@
 // Memory, FLOP accounting, setup and method.
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/error.h"
 #include "report/html_sections.h"
@@ -12,6 +13,8 @@ namespace mantissa::report {
 namespace {
 
 using Cells = std::vector<std::vector<std::string>>;
+
+constexpr size_t kMostPurposes = 24;  // columns of the ledger of several runs
 
 std::string percent(const Number& fraction) { return fixed(fraction ? Number(*fraction * 100) : Number(), 1); }
 
@@ -56,11 +59,16 @@ std::string plan_label(const std::vector<Run>& runs, const std::vector<size_t>& 
 
 std::string all_ledgers(const std::vector<Run>& runs) {
   std::vector<std::string> purposes;
+  bool others = false;
+  const auto named = [&](const std::string& purpose) {
+    return std::find(purposes.begin(), purposes.end(), purpose) != purposes.end();
+  };
   for (const Run& run : runs)
     for (const auto& [purpose, bytes] : ledger(run))
-      if (std::find(purposes.begin(), purposes.end(), purpose) == purposes.end()) purposes.push_back(purpose);
+      if (!named(purpose)) purposes.size() < kMostPurposes ? purposes.push_back(purpose) : void(others = true);
   std::vector<std::string> header = {"run"};
   for (const std::string& purpose : purposes) header.push_back(escaped(purpose));
+  if (others) header.emplace_back("others");
   header.insert(header.end(), {"total", "of device"});
   std::vector<bool> numeric(header.size(), true);
   numeric[0] = false;
@@ -76,6 +84,10 @@ std::string all_ledgers(const std::vector<Run>& runs) {
         if (name == purpose) bytes = bytes.value_or(0) + value;
       cells.push_back(bytes_cell(bytes));
     }
+    Number rest;
+    for (const auto& [name, value] : entries)
+      if (!named(name)) rest = rest.value_or(0) + value;
+    if (others) cells.push_back(bytes_cell(rest));
     const Number total = number_at(runs[r].info, "memory.total_bytes");
     cells.push_back(bytes_cell(total));
     cells.push_back(share_of(total, number_at(runs[r].info, "memory.device_bytes")));
@@ -125,15 +137,15 @@ std::string gflops(const Json& info, const char* dtype) {
 std::string layer_recipes(const Json& info) {
   const Json layers = at_path(info, "precision.layers");
   std::vector<std::pair<std::string, std::string>> groups;  // recipe, layers
+  std::map<std::string, size_t> index;
   if (!layers.is_array()) return {};
   for (const Json& layer : layers) {
     const std::string recipe = plain(at_path(layer, "recipe")), name = plain(at_path(layer, "name"));
-    const auto at =
-        std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return group.first == recipe; });
-    if (at == groups.end())
+    const auto [at, fresh] = index.emplace(recipe, groups.size());
+    if (fresh)
       groups.emplace_back(recipe, name);
     else
-      at->second += ", " + name;
+      groups[at->second].second += ", " + name;
   }
   if (groups.empty()) return {};
   std::string out = "<details><summary>Recipe of each layer</summary>\n";

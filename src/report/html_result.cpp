@@ -209,7 +209,7 @@ Section quantization_section(const ReportData& data) {
   body +=
       "<p class=\"note\">dB: median over the layers and, below it, the lowest; saturated and flushed: the highest "
       "share of any "
-      "layer and tensor.</p>\n";
+      "layer and tensor. The view has some steps of a long run, evenly spaced; all stand in metrics.jsonl.</p>\n";
   return {"quantization", "Quantization error", body};
 }
 

@@ -10,9 +10,7 @@ namespace {
 
 constexpr size_t kMostLines = 200;  // of a run on the page
 
-std::string as_written(const std::string& text) {
-  return "<span style=\"white-space:pre-wrap\">" + escaped(text) + "</span>";
-}
+std::string as_written(const std::string& text) { return "<span class=\"written\">" + escaped(text) + "</span>"; }
 
 // Lines [begin, end).
 std::string table_of(const std::string& caption, const std::vector<SampleLine>& samples, size_t begin, size_t end) {

@@ -2,29 +2,12 @@
 
 #include <cmath>
 
+#include "base/display.h"
 #include "base/error.h"
 #include "report/table.h"
 
 namespace mantissa::report {
 namespace {
-
-// Bytes of the UTF-8 sequence at text[i], or 0 where it is not well-formed (Unicode 15, table 3-7).
-size_t sequence_length(std::string_view text, size_t i) {
-  auto byte = [&](size_t k) { return i + k < text.size() ? static_cast<unsigned char>(text[i + k]) : 0u; };
-  auto tail = [&](size_t k) { return (byte(k) & 0xC0u) == 0x80u; };
-  const unsigned first = byte(0), second = byte(1);
-  if (first < 0x80) return 1;
-  if (first >= 0xC2 && first <= 0xDF) return tail(1) ? 2 : 0;
-  if (first >= 0xE0 && first <= 0xEF) {
-    const bool bounds = !(first == 0xE0 && second < 0xA0) && !(first == 0xED && second > 0x9F);
-    return bounds && tail(1) && tail(2) ? 3 : 0;
-  }
-  if (first >= 0xF0 && first <= 0xF4) {
-    const bool bounds = !(first == 0xF0 && second < 0x90) && !(first == 0xF4 && second > 0x8F);
-    return bounds && tail(1) && tail(2) && tail(3) ? 4 : 0;
-  }
-  return 0;
-}
 
 std::string with_unit(double value, double base, const char* const* units, int count, const char* suffix) {
   int unit = 0;
@@ -41,15 +24,7 @@ std::string with_unit(double value, double base, const char* const* units, int c
 std::string escaped(std::string_view text) {
   std::string out;
   out.reserve(text.size() + text.size() / 8);
-  for (size_t i = 0; i < text.size();) {
-    const size_t length = sequence_length(text, i);
-    const char c = text[i];
-    if (length == 0 || (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7F) {
-      out += "\xEF\xBF\xBD";
-      ++i;
-      continue;
-    }
-    switch (c) {
+  for (const char c : displayed(text, Breaks::kKeep)) switch (c) {
       case '&':
         out += "&amp;";
         break;
@@ -66,16 +41,22 @@ std::string escaped(std::string_view text) {
         out += "&#39;";
         break;
       default:
-        out.append(text.substr(i, length));
+        out += c;
     }
-    i += length;
-  }
   return out;
 }
 
-std::string script_json(const Json& json) {
+void display_strings(Json& json) {
+  if (json.is_string())
+    json = displayed(json.get_ref<const std::string&>());
+  else if (json.is_structured())
+    for (Json& part : json) display_strings(part);
+}
+
+std::string script_json(Json json) {
+  display_strings(json);
   std::string out;
-  for (const char c : json.dump(-1, ' ', false, Json::error_handler_t::replace)) {
+  for (const char c : json.dump()) {
     if (c == '<')
       out += "\\u003c";
     else

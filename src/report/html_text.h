@@ -9,11 +9,12 @@
 
 namespace mantissa::report {
 
-// Safe in element content and in quoted attributes; bytes that are not UTF-8 and control characters become U+FFFD.
+// Safe in element content and in quoted attributes; what displayed() escapes stands as escapes.
 std::string escaped(std::string_view text);
 
-// A JSON text that may stand inside <script type="application/json">: no "<" is left in it.
-std::string script_json(const Json& json);
+// A JSON text that may stand inside <script type="application/json">: no "<" is left in it, and each string that is a
+// value holds what displayed() shows of it.
+std::string script_json(Json json);
 
 // A JSON value as a reader wants it: strings bare, numbers grouped, lists joined with ", ", empty for null.
 std::string plain(const Json& value);

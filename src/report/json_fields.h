@@ -15,6 +15,8 @@ namespace mantissa::report {
 
 class JsonFields {
  public:
+  static constexpr size_t kMostUnknown = 20;
+
   // `where` is "file" or "file:line".
   JsonFields(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
     if (!object_.is_object()) fail(Exit::kInput, "{}: {} found, expected an object", where_, object_.type_name());
@@ -37,7 +39,8 @@ class JsonFields {
   int64_t integer(std::string_view key) const {
     const auto it = object_.find(key);
     if (it == object_.end()) fail(Exit::kInput, "{}: {}: missing, expected an integer", where_, key);
-    if (!it->is_number_integer()) wrong(key, *it, "an integer");
+    if (!it->is_number_integer() || (it->is_number_unsigned() && it->get<uint64_t>() > INT64_MAX))
+      wrong(key, *it, "an integer");
     return it->get<int64_t>();
   }
   // "" where the key is absent or null.
@@ -52,6 +55,18 @@ class JsonFields {
     if (value.empty()) fail(Exit::kInput, "{}: {}: missing, expected a string", where_, key);
     return value;
   }
+  // Fails where the key is absent or holds something else; null is a missing figure.
+  void expect_number_or_null(std::string_view key) const {
+    if (!has(key)) fail(Exit::kInput, "{}: {}: missing, expected a number or null", where_, key);
+    number(key);
+  }
+  const Json& object(std::string_view key) const {
+    const auto it = object_.find(key);
+    if (it == object_.end()) fail(Exit::kInput, "{}: {}: missing, expected an object", where_, key);
+    if (!it->is_object()) wrong(key, *it, "an object");
+    return *it;
+  }
+  const std::string& where() const { return where_; }
   Json value(std::string_view key) const { return has(key) ? object_[std::string(key)] : Json(); }
   const Json& list(std::string_view key) const {
     const auto it = object_.find(key);
@@ -60,10 +75,10 @@ class JsonFields {
     return *it;
   }
 
-  // Appends to `unknown`, once each, the keys that are not in `known`.
+  // Appends to `unknown`, once each and up to kMostUnknown, the keys that are not in `known`.
   void collect_unknown(std::initializer_list<std::string_view> known, std::vector<std::string>& unknown) const {
     for (const auto& [key, value] : object_.items()) {
-      if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+      if (unknown.size() >= kMostUnknown || std::find(known.begin(), known.end(), key) != known.end()) continue;
       if (std::find(unknown.begin(), unknown.end(), key) == unknown.end()) unknown.push_back(key);
     }
   }

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <map>
 #include <set>
+#include <unordered_map>
 
 #include "base/error.h"
 
@@ -18,7 +19,7 @@ Json column(const std::vector<StepLine>& lines, const std::vector<size_t>& kept,
   return out;
 }
 
-Json whole(double value) { return static_cast<int64_t>(std::llround(value)); }
+Json whole(double value) { return std::abs(value) < 9e15 ? Json(std::llround(value)) : Json(value); }
 
 Json eval_json(const std::vector<EvalLine>& evals) {
   Json step = Json::array(), tokens = Json::array(), seconds = Json::array(), loss = Json::array();
@@ -33,38 +34,54 @@ Json eval_json(const std::vector<EvalLine>& evals) {
   return {{"step", step}, {"tokens", tokens}, {"seconds", seconds}, {"loss", loss}};
 }
 
-// Evenly spaced ones of `steps`, the last included.
-std::vector<int64_t> some_steps(const std::set<int64_t>& steps) {
+// At most `limit` (2 or more) evenly spaced ones of `steps`, the last included.
+std::vector<int64_t> some_steps(const std::set<int64_t>& steps, size_t limit) {
   std::vector<int64_t> all(steps.begin(), steps.end()), kept;
-  if (all.size() <= kMaxQuantSteps) return all;
-  for (size_t i = 0; i < kMaxQuantSteps; ++i) kept.push_back(all[i * (all.size() - 1) / (kMaxQuantSteps - 1)]);
+  if (all.size() <= limit) return all;
+  for (size_t i = 0; i < limit; ++i) kept.push_back(all[i * (all.size() - 1) / (limit - 1)]);
   return kept;
 }
 
+// Names in the order in which they come, up to `limit`.
+class Names {
+ public:
+  explicit Names(size_t limit) : limit_(limit) {}
+  void add(const std::string& name) {
+    if (list_.size() < limit_ && index_.emplace(name, list_.size()).second) list_.push_back(name);
+  }
+  // list().size() for a name that is not among them.
+  size_t index(const std::string& name) const {
+    const auto at = index_.find(name);
+    return at == index_.end() ? list_.size() : at->second;
+  }
+  const std::vector<std::string>& list() const { return list_; }
+
+ private:
+  size_t limit_;
+  std::vector<std::string> list_;
+  std::unordered_map<std::string, size_t> index_;
+};
+
 Json quantization_json(const std::vector<QuantLine>& lines) {
   if (lines.empty()) return nullptr;
-  std::vector<std::string> layers, tensors;
+  Names layer_names(kMaxQuantLayers), tensor_names(3);  // input, weight, grad
   std::set<int64_t> seen;
-  auto index = [](std::vector<std::string>& names, const std::string& name) {
-    const auto at = std::find(names.begin(), names.end(), name);
-    if (at != names.end()) return static_cast<size_t>(at - names.begin());
-    names.push_back(name);
-    return names.size() - 1;
-  };
   for (const QuantLine& line : lines) {
     seen.insert(line.step);
-    index(layers, line.layer);
-    index(tensors, line.tensor);
+    layer_names.add(line.layer);
+    tensor_names.add(line.tensor);
   }
-  const std::vector<int64_t> steps = some_steps(seen);
+  const std::vector<std::string>&layers = layer_names.list(), &tensors = tensor_names.list();
+  const size_t room = kMaxQuantCells / (layers.size() * tensors.size());
+  const std::vector<int64_t> steps = some_steps(seen, std::clamp<size_t>(room, 2, kMaxQuantSteps));
   const size_t cells = steps.size() * layers.size() * tensors.size();
   std::vector<Json> snr(cells), saturated(cells), flushed(cells);
   for (const QuantLine& line : lines) {
     const auto at = std::lower_bound(steps.begin(), steps.end(), line.step);
     if (at == steps.end() || *at != line.step) continue;
-    const size_t cell =
-        (static_cast<size_t>(at - steps.begin()) * layers.size() + index(layers, line.layer)) * tensors.size() +
-        index(tensors, line.tensor);
+    const size_t layer = layer_names.index(line.layer), tensor = tensor_names.index(line.tensor);
+    if (layer == layers.size() || tensor == tensors.size()) continue;
+    const size_t cell = (static_cast<size_t>(at - steps.begin()) * layers.size() + layer) * tensors.size() + tensor;
     snr[cell] = line.snr_db ? rounded(line.snr_db, 4) : Json("exact");
     saturated[cell] = rounded(line.saturated, 3);
     flushed[cell] = rounded(line.flushed, 3);

@@ -7,8 +7,10 @@
 
 namespace mantissa::report {
 
-inline constexpr size_t kMaxPoints = 2000;    // of one series on the page
-inline constexpr size_t kMaxQuantSteps = 24;  // steps of one run with quantization errors
+inline constexpr size_t kMaxPoints = 2000;         // of one series on the page
+inline constexpr size_t kMaxQuantSteps = 24;       // steps of one run with quantization errors, fewer with many layers
+inline constexpr size_t kMaxQuantLayers = 1024;    // of one run, the first ones
+inline constexpr size_t kMaxQuantCells = 3 << 14;  // steps x layers x tensors of one run
 
 // Indices of at most `limit` lines that keep the shape: the first, the last and, in equal stretches, the lines with the
 // lowest and highest loss, the highest gradient norm and the lowest speed. All lines where there are no more than

@@ -1,9 +1,13 @@
 #include "report/run_reader.h"
 
+#include <cmath>
+#include <map>
 #include <set>
+#include <unordered_set>
 
 #include "base/file.h"
 #include "report/json_fields.h"
+#include "report/page_data.h"
 
 namespace mantissa::report {
 namespace fs = std::filesystem;
@@ -29,9 +33,12 @@ void read_quantization(const Json& list, int64_t step, const std::string& where,
   for (const Json& item : list) {
     const JsonFields fields(item, where);
     fields.collect_unknown({"layer", "tensor", "amax", "scale", "snr_db", "saturated", "flushed"}, metrics.unknown);
+    const std::string tensor = fields.required_text("tensor");
+    if (tensor != "input" && tensor != "weight" && tensor != "grad")
+      fail(Exit::kInput, "{}: tensor: {} found, expected input, weight or grad", where, printable(tensor, 60));
     metrics.quantization.push_back({.step = step,
                                     .layer = fields.required_text("layer"),
-                                    .tensor = fields.required_text("tensor"),
+                                    .tensor = tensor,
                                     .amax = fields.number("amax").value_or(0),
                                     .scale = fields.number("scale").value_or(0),
                                     .snr_db = fields.number("snr_db"),
@@ -66,6 +73,17 @@ void read_line(const Json& json, const std::string& where, Metrics& metrics) {
   }
 }
 
+std::vector<double> losses_of(const JsonFields& row) {
+  std::vector<double> losses;
+  if (!row.has("losses")) return losses;
+  for (const Json& loss : row.list("losses")) {
+    if (!loss.is_number())
+      fail(Exit::kInput, "{}: losses: {} found, expected a number", row.where(), printable(loss.dump(), 60));
+    losses.push_back(loss.get<double>());
+  }
+  return losses;
+}
+
 CompareRow parse_row(const Json& json, const std::string& where) {
   const JsonFields f(json, where);
   CompareRow row{.name = f.text("name"),
@@ -77,6 +95,7 @@ CompareRow parse_row(const Json& json, const std::string& where) {
                  .loss = f.number("loss"),
                  .eval_loss = f.number("eval_loss"),
                  .delta_loss = f.number("delta_loss"),
+                 .losses = losses_of(f),
                  .loss_spread = f.number("loss_spread"),
                  .tokens_per_s = f.number("tokens_per_s"),
                  .seconds = f.number("seconds"),
@@ -91,6 +110,22 @@ CompareRow parse_row(const Json& json, const std::string& where) {
   if (dir.is_absolute() || std::find(dir.begin(), dir.end(), "..") != dir.end())
     fail(Exit::kInput, "{}: dir: \"{}\" found, expected a folder inside the comparison", where, row.dir);
   return row;
+}
+
+// The standard deviation over seeds of each row's difference to the baseline of the same weights: both saw the same
+// tokens under each seed, so what a seed moves in both cancels.
+void fill_delta_spreads(std::vector<CompareRow>& rows) {
+  for (CompareRow& row : rows) {
+    const auto base = std::find_if(rows.begin(), rows.end(), [&](const CompareRow& other) {
+      return other.scope == "none" && other.weights == row.weights;
+    });
+    const size_t n = row.losses.size();
+    if (row.scope == "none" || base == rows.end() || n < 2 || base->losses.size() != n) continue;
+    double mean = 0, square = 0;
+    for (size_t i = 0; i < n; ++i) mean += (row.losses[i] - base->losses[i]) / static_cast<double>(n);
+    for (size_t i = 0; i < n; ++i) square += std::pow(row.losses[i] - base->losses[i] - mean, 2);
+    row.delta_spread = std::sqrt(square / static_cast<double>(n - 1));
+  }
 }
 
 // The table row of a run that belongs to no comparison: no delta, its memory from the plan.
@@ -129,6 +164,11 @@ void note_tolerated(const Run& run, std::vector<std::string>& notes) {
   if (m.rewound)
     notes.push_back(fmt::format("{}: the run went back {} lines of metrics.jsonl (a resume); the later ones count.",
                                 run.label, m.rewound));
+  std::unordered_set<std::string_view> layers;
+  for (const QuantLine& line : m.quantization) layers.insert(line.layer);
+  if (layers.size() > kMaxQuantLayers)
+    notes.push_back(fmt::format("{}: quantization errors of {} layers; the page has those of the first {}.", run.label,
+                                layers.size(), kMaxQuantLayers));
   if (!m.unknown.empty()) {
     std::string keys;
     for (const std::string& key : m.unknown) keys += (keys.empty() ? "" : ", ") + key;
@@ -142,24 +182,51 @@ std::string unique_label(std::string label, std::set<std::string>& taken) {
   return candidate;
 }
 
+// The lines of a file of which one at a time is in memory; the file may grow or shrink meanwhile.
+class LineReader {
+ public:
+  explicit LineReader(const std::string& path) : stream_(path), chunk_(size_t{1} << 20, '\0') {}
+
+  // False behind the last line. `whole` says whether it ended with a newline.
+  bool next(std::string& line, bool& whole) {
+    line.clear();
+    for (;;) {
+      if (at_ == end_) {
+        end_ = stream_.read(chunk_);
+        at_ = 0;
+        if (end_ == 0) return whole = false, !line.empty();
+      }
+      const std::string_view rest(chunk_.data() + at_, end_ - at_);
+      const size_t newline = rest.find('\n'), taken = std::min(newline, rest.size());
+      if (line.size() + taken > kMaxLineBytes)
+        fail(Exit::kInput, "{}:{}: a line of more than {} bytes", stream_.path(), number_ + 1, kMaxLineBytes);
+      line += rest.substr(0, taken);
+      at_ += taken + (newline != std::string_view::npos);
+      if (newline != std::string_view::npos) return ++number_, whole = true;
+    }
+  }
+
+ private:
+  FileStream stream_;
+  std::string chunk_;
+  size_t at_ = 0, end_ = 0;
+  int64_t number_ = 0;
+};
+
 // Calls read(json, where) for each line; false when the last one is cut.
 template <class Read>
 bool read_lines(const fs::path& file, Read&& read) {
-  const MappedFile mapped = MappedFile::open(file.string());
-  const std::string_view text = mapped.text();
-  size_t begin = 0;
-  for (int64_t line = 1; begin < text.size(); ++line) {
-    const size_t end = text.find('\n', begin);
-    const bool last = end == std::string_view::npos;
-    const std::string_view content = text.substr(begin, last ? std::string_view::npos : end - begin);
-    begin = last ? text.size() : end + 1;
+  LineReader lines(file.string());
+  std::string content;
+  bool whole = false;
+  for (int64_t line = 1; lines.next(content, whole); ++line) {
     if (trim(content).empty()) continue;
     const std::string where = fmt::format("{}:{}", file.string(), line);
     Json json;
     try {
       json = parse_json(content, where);
     } catch (const Error&) {
-      if (!last) throw;
+      if (whole) throw;
       return false;
     }
     read(json, where);
@@ -210,17 +277,30 @@ CompareResult parse_compare(const Json& json, const std::string& where) {
   result.data = f.value("data");
   result.model = f.value("model");
   result.seeds = f.value("seeds");
-  int index = 0;
-  for (const Json& row : f.list("rows"))
-    result.rows.push_back(parse_row(row, fmt::format("{}: rows[{}]", where, index++)));
-  const Number planned = f.number("rows_planned");
-  result.planned = std::max<int64_t>(static_cast<int64_t>(planned.value_or(0)), std::ssize(result.rows));
+  if (!result.seeds.is_null())
+    for (const Json& seed : f.list("seeds"))
+      if (!seed.is_number_integer())
+        fail(Exit::kInput, "{}: seeds: {} found, expected an integer", where, printable(seed.dump(), 60));
+  const Json& rows = f.list("rows");
+  if (rows.size() > kMaxRows)
+    fail(Exit::kInput, "{}: rows: {} found, expected at most {}", where, rows.size(), kMaxRows);
+  std::map<std::string, size_t> folders;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const std::string place = fmt::format("{}: rows[{}]", where, i);
+    result.rows.push_back(parse_row(rows[i], place));
+    const std::string& dir = result.rows.back().dir;
+    const auto [at, fresh] = folders.emplace(fs::path(dir).lexically_normal().string(), i);
+    if (!fresh && !dir.empty()) fail(Exit::kInput, "{}: dir: {} is the folder of rows[{}] too", place, dir, at->second);
+  }
+  fill_delta_spreads(result.rows);
+  const int64_t planned = f.has("rows_planned") ? f.integer("rows_planned") : 0;
+  result.planned = std::max<int64_t>(planned, std::ssize(result.rows));
   return result;
 }
 
 CompareResult read_compare(const fs::path& dir) {
   const fs::path file = dir / "compare.json";
-  CompareResult result = parse_compare(read_json(file.string()), file.string());
+  CompareResult result = parse_compare(read_json(file.string(), kMaxRecordBytes), file.string());
   result.dir = dir.string();
   return result;
 }
@@ -229,9 +309,9 @@ Run read_run(const fs::path& dir) {
   Run run;
   run.dir = dir;
   const auto path = [&dir](const char* name) { return (dir / name).string(); };
-  run.info = read_json(path("run.json"));
-  if (exists(path("result.json"))) run.result = read_json(path("result.json"));
-  if (exists(path("config.yaml"))) run.config = read_text(path("config.yaml"));
+  run.info = read_json(path("run.json"), kMaxRecordBytes);
+  if (exists(path("result.json"))) run.result = read_json(path("result.json"), kMaxRecordBytes);
+  if (exists(path("config.yaml"))) run.config = read_text(path("config.yaml"), kMaxRecordBytes);
   if (exists(path("metrics.jsonl"))) run.metrics = read_metrics(path("metrics.jsonl"));
   if (exists(path("samples.jsonl"))) run.samples = read_samples(path("samples.jsonl"));
   run.row = row_of(run);
@@ -272,6 +352,16 @@ ReportData read_all(const std::vector<fs::path>& dirs) {
     }
   }
   return data;
+}
+
+std::string row_place(const CompareResult& result, size_t row) {
+  return fmt::format("{}: rows[{}]", (fs::path(result.dir) / "compare.json").string(), row);
+}
+
+fs::path seed_folder(const CompareResult& result, const CompareRow& row, size_t repeat) {
+  const fs::path first = fs::path(result.dir) / row.dir;
+  if (repeat == 0 || repeat >= result.seeds.size() || !result.seeds[repeat].is_number_integer()) return first;
+  return first.string() + "-seed" + result.seeds[repeat].dump();
 }
 
 const Run* baseline_run(const ReportData& data, const Run& run) {

@@ -62,7 +62,9 @@ struct CompareRow {
   std::string path;                    // native, emulated; empty before the row has started
   std::string dir;                     // the row's run directory, relative to the comparison
   Number loss, eval_loss, delta_loss;  // nats a token
+  std::vector<double> losses;          // by seed; empty where the file has none
   Number loss_spread;                  // standard deviation over seeds
+  Number delta_spread;                 // of the difference to the baseline, seed by seed
   Number tokens_per_s, seconds;
   Number mfu, nanogpt_legacy_v1, combined_formula_v2, component_summation_v2025;  // fractions
   Number memory_pct;                                                              // percent
@@ -102,6 +104,10 @@ struct ReportData {
   std::vector<std::string> notes;        // what is missing or was tolerated, one sentence each
 };
 
+inline constexpr uint64_t kMaxRecordBytes = uint64_t{16} << 20;  // of run.json, result.json and compare.json
+inline constexpr uint64_t kMaxLineBytes = uint64_t{8} << 20;     // of metrics.jsonl and samples.jsonl
+inline constexpr size_t kMaxRows = 1000;                         // of a comparison
+
 Metrics read_metrics(const std::filesystem::path& file);
 // A last line without its end is left out.
 std::vector<SampleLine> read_samples(const std::filesystem::path& file);
@@ -110,6 +116,11 @@ CompareResult read_compare(const std::filesystem::path& dir);
 Run read_run(const std::filesystem::path& dir);
 // Each directory is a run or a comparison; a comparison brings the runs of its rows.
 ReportData read_all(const std::vector<std::filesystem::path>& dirs);
+
+// "compare.json: rows[3]": where a row of a comparison stands.
+std::string row_place(const CompareResult& result, size_t row);
+// The folder of a row's repeat: `dir` for the first seed.
+std::filesystem::path seed_folder(const CompareResult& result, const CompareRow& row, size_t repeat);
 
 // The baseline run that belongs to `run`: same weights; null for a baseline itself and where there is none.
 const Run* baseline_run(const ReportData& data, const Run& run);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/display.h"
 #include "base/error.h"
 
 namespace mantissa::report {
@@ -15,9 +16,9 @@ std::string percent(const Number& fraction, int decimals) {
 }
 
 std::string delta(const CompareRow& row) {
-  if (row.baseline()) return row.loss_spread ? fmt::format("– ±{:.4f}", *row.loss_spread) : std::string(kDash);
+  if (row.baseline()) return std::string(kDash);
   std::string text = fixed(row.delta_loss, 4, true);
-  if (row.delta_loss && row.loss_spread) text += fmt::format(" ±{:.4f}", *row.loss_spread);
+  if (row.delta_loss && row.delta_spread) text += fmt::format(" ±{:.4f}", *row.delta_spread);
   return text;
 }
 
@@ -128,20 +129,20 @@ Table compare_table(const CompareResult& result) {
   for (const CompareRow& row : result.rows) {
     const std::string open(row.ended() ? "" : kPending);
     auto cell = [&](std::string text) { return row.ended() ? std::move(text) : open; };
-    table.rows.push_back({std::to_string(++index), row.weights, row.recipe,
-                          row.scope == "none" || row.scope.empty() ? std::string(kDash) : row.scope,
+    table.rows.push_back({std::to_string(++index), displayed(row.weights), displayed(row.recipe),
+                          row.scope == "none" || row.scope.empty() ? std::string(kDash) : displayed(row.scope),
                           cell(percent(row.mfu, 1)), cell(grouped(row.tokens_per_s)), cell(fixed(row.loss, 4)),
                           cell(delta(row)), cell(fixed(row.eval_loss, 4)), cell(fixed(row.memory_pct, 1)),
                           cell(row.path)});
     table.faint.push_back(row.ended() && row.emulated());
     emulated |= row.ended() && row.emulated();
-    spread |= row.loss_spread.has_value();
+    spread |= row.delta_loss && row.delta_spread;
   }
   if (result.ended() < result.planned)
     table.notes.push_back(fmt::format("{} of {} rows have ended.", result.ended(), result.planned));
   std::string loss = "loss: mean of the last tenth of the steps, nats a token";
-  if (!result.baseline.empty()) loss += "; Δ loss: against the " + result.baseline;
-  if (spread) loss += "; ±: standard deviation over seeds";
+  if (!result.baseline.empty()) loss += "; Δ loss: against the " + displayed(result.baseline);
+  if (spread) loss += "; ±: standard deviation of the paired Δ over seeds";
   table.notes.push_back(loss + ".");
   if (emulated)
     table.notes.push_back(
@@ -179,9 +180,13 @@ std::string render_console(const Table& table, const TableStyle& style) {
 }
 
 std::string render_markdown(const Table& table) {
+  // A backslash takes its meaning from any punctuation (CommonMark 0.31, section 2.4; GFM for "|" and "~").
   auto escaped = [](const std::string& text) {
     std::string out;
-    for (const char c : text) out += c == '|' ? std::string("\\|") : c == '\n' ? std::string(" ") : std::string(1, c);
+    for (const char c : text) {
+      if (std::string_view("\\`*_[]<>|~&").find(c) != std::string_view::npos) out += '\\';
+      out += c;
+    }
     return out;
   };
   std::string out = "|", rule = "|";

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -62,17 +63,48 @@ std::string ranking(std::vector<RecipeCost> costs, const Noise& noise) {
                      least.size() > 1 ? " (no difference between them beyond the noise)" : "", costs.back().recipe);
 }
 
+// "2, 3 and 5"
+std::string listed(const std::vector<std::string>& words) {
+  if (words.size() < 2) return join(words, "");
+  return join({words.begin(), words.end() - 1}, ", ") + " and " + words.back();
+}
+
 // Rows of one recipe and weights whose losses agree to the last bit.
 std::string equal_rows(const CompareResult& result) {
-  std::vector<std::string> pairs;
-  for (size_t i = 0; i < result.rows.size(); ++i)
-    for (size_t j = i + 1; j < result.rows.size(); ++j) {
-      const CompareRow &a = result.rows[i], &b = result.rows[j];
-      if (a.ended() && b.ended() && *a.loss == *b.loss && a.recipe == b.recipe && a.weights == b.weights)
-        pairs.push_back(fmt::format("{} and {}", i + 1, j + 1));
-    }
-  if (pairs.empty()) return {};
-  return "Equal to the last bit, since they compute the same: rows " + join(pairs, ", ") + ".";
+  std::map<std::tuple<std::string, std::string, double>, size_t> index;
+  std::vector<std::vector<std::string>> same;  // row numbers, in the order of their first
+  for (size_t i = 0; i < result.rows.size(); ++i) {
+    const CompareRow& row = result.rows[i];
+    if (!row.ended()) continue;
+    const auto [at, fresh] = index.emplace(std::tuple(row.weights, row.recipe, *row.loss), same.size());
+    if (fresh) same.emplace_back();
+    same[at->second].push_back(std::to_string(i + 1));
+  }
+  std::vector<std::string> groups;
+  for (const auto& rows : same)
+    if (rows.size() > 1) groups.push_back(listed(rows));
+  if (groups.empty()) return {};
+  return "Equal to the last bit, since they compute the same: rows " + join(groups, "; ") + ".";
+}
+
+// Which emulated rows lie below the lowest native loss, from which the pick for speed is made.
+std::string below_native(const CompareResult& result, const Noise& noise) {
+  Number native;
+  for (const CompareRow& row : result.rows)
+    if (row.ended() && !row.emulated()) native = std::min(native.value_or(*row.loss), *row.loss);
+  if (!native) return {};
+  const CompareRow* lowest = nullptr;
+  int below = 0;
+  for (const CompareRow& row : result.rows) {
+    if (!row.ended() || !row.emulated() || *row.loss >= *native) continue;
+    ++below;
+    if (!lowest || *row.loss < *lowest->loss) lowest = &row;
+  }
+  if (!below) return {};
+  const double under = *native - *lowest->loss;
+  return fmt::format("{} emulated {} a lower loss than every native row: the lowest is {} at {}, {} below{}.", below,
+                     below == 1 ? "row has" : "rows have", row_words(*lowest), fixed(lowest->loss, 4), fixed(under, 4),
+                     noise.known && under <= noise.nats ? ", which is inside the noise" : "");
 }
 
 std::string entropy_sentence(const ReportData& data, const CompareResult& result) {
@@ -106,7 +138,8 @@ std::string pick_headline(const std::vector<Pick>& front, const Noise& noise) {
   const Pick &fast = front.front(), &best = front.back();
   const std::string first =
       fmt::format("For speed, pick {}: {} tok/s", row_words(*fast.row), grouped(fast.row->tokens_per_s));
-  if (front.size() == 1) return first + ", the fastest native row and the one with the lowest loss.";
+  if (front.size() == 1)
+    return first + ", the fastest native row and, among the native rows, the one with the lowest loss.";
   const double gain = *fast.row->tokens_per_s / *best.row->tokens_per_s - 1;
   const std::string faster = fmt::format("{:.0f}% faster than {}", gain * 100, row_words(*best.row));
   if (noise.known && fast.above <= noise.nats)
@@ -163,15 +196,13 @@ CompareResult rows_of(const ReportData& data) {
 Noise estimate_noise(const ReportData& data) {
   Noise noise;
   const CompareResult result = rows_of(data);
-  for (const CompareRow& row : result.rows)
-    if (row.loss_spread) {
-      noise.nats = std::max(noise.nats, 2 * *row.loss_spread);
-      noise.known = true;
-    }
-  if (noise.known) {
-    noise.how = "twice the largest standard deviation over seeds";
-    return noise;
-  }
+  const auto widest = [&](Number CompareRow::*spread, const char* how) {
+    for (const CompareRow& row : result.rows)
+      if (row.*spread) noise = {.nats = std::max(noise.nats, 2 * *(row.*spread)), .how = how, .known = true};
+    return noise.known;
+  };
+  if (widest(&CompareRow::delta_spread, "twice the largest standard deviation of a paired Δ over seeds")) return noise;
+  if (widest(&CompareRow::loss_spread, "twice the largest standard deviation of a loss over seeds")) return noise;
   for (const Run& run : data.runs) {
     const Run* base = baseline_run(data, run);
     const double error = base && run.row.ended() ? paired_error(run, *base) : -1;
@@ -246,6 +277,7 @@ Verdict judge(const ReportData& data) {
   };
   if (result.ended() < result.planned)
     say(fmt::format("{} of {} rows have ended; all that follows is about those.", result.ended(), result.planned));
+  if (!front.empty()) say(below_native(result, noise));
   say(ranking(costs, noise));
   for (const RecipeCost& cost : costs) say(cost_sentence(cost, noise));
   if (std::any_of(costs.begin(), costs.end(), [](const RecipeCost& cost) { return cost.emulated; }))

@@ -14,7 +14,8 @@ struct Noise {
   bool known = false;
 };
 
-// From the spread over seeds where the rows carry it (twice the largest); else from the step-by-step differences of
+// From the spread over seeds of the rows' differences to their baselines where the rows were repeated, of their losses
+// where only that was kept (twice the largest); else from the step-by-step differences of
 // each row to its baseline over the last tenth of the steps (twice the largest standard error of their mean), which
 // sees the jitter within one seed only, and says so.
 Noise estimate_noise(const ReportData& data);

@@ -11,6 +11,8 @@
 #include "base/file.h"
 #include "report/html_text.h"
 #include "report/page_data.h"
+#include "report/page_policy.h"
+#include "tests/base/child_cost.h"
 #include "tests/report/synthetic.h"
 
 namespace mantissa::report {
@@ -117,10 +119,68 @@ TEST(Html, EscapedHandlesBrokenUtf8) {
   EXPECT_EQ(escaped("Δ – …"), "Δ – …");
   EXPECT_EQ(escaped(std::string("a\xFF"
                                 "b\xC0\x80")),
-            "a\xEF\xBF\xBD"
-            "b\xEF\xBF\xBD\xEF\xBF\xBD");
-  EXPECT_EQ(escaped(std::string_view("\x00\x1B[", 3)), "\xEF\xBF\xBD\xEF\xBF\xBD[");
-  EXPECT_EQ(escaped("\xED\xA0\x80"), "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");  // a surrogate
+            "a\\xffb\\xc0\\x80");
+  EXPECT_EQ(escaped(std::string_view("\x00\x1B[", 3)), "\\x00\\x1b[");
+  EXPECT_EQ(escaped("\xE2\x80\xAE<\xC2\x85"), "\\u{202e}&lt;\\u{85}");  // right-to-left override, next line
+  EXPECT_EQ(escaped("a\nb\tc"), "a\nb\tc");
+}
+
+TEST(Html, DataHoldsNoControlOrDirectionMark) {
+  const TempDir temp;
+  testing::write_run(temp.path(), {"fp32", "mxfp8", "linear"}, {.steps = 20});
+  const Json line = {
+      {"step", 1},
+      {"quantization", {{{"layer", "l\x1b\xE2\x80\xAE"}, {"tensor", "input"}, {"saturated", 0}, {"flushed", 0}}}}};
+  testing::write_file(temp.path() / "metrics.jsonl",
+                      "{\"step\":1,\"tokens\":5,\"seconds\":1,\"loss\":2}\n" + line.dump() + "\n");
+  testing::write_file(temp.path() / "config.yaml", "name: \x1b[2J\xE2\x81\xA6\n");
+  const std::string page = render_html(read_all({temp.path()}));
+  EXPECT_NE(page.find("l\\\\x1b\\\\u{202e}"), std::string::npos);  // in the JSON
+  EXPECT_NE(page.find("name: \\x1b[2J\\u{2066}"), std::string::npos);
+  for (const char* raw : {"\x1b", "\xE2\x80\xAE", "\xE2\x81\xA6"}) EXPECT_EQ(page.find(raw), std::string::npos);
+}
+
+// The text of each element `name` that the browser would run or apply.
+std::vector<std::string> inline_texts(const std::string& page, const std::string& name) {
+  std::vector<std::string> texts;
+  for (size_t at = page.find("<" + name + ">"); at != std::string::npos; at = page.find("<" + name + ">", at)) {
+    at += name.size() + 2;
+    texts.push_back(page.substr(at, page.find("</" + name + ">", at) - at));
+  }
+  return texts;
+}
+
+// openssl dgst -sha256 -binary | base64
+TEST(PagePolicy, KnownHash) {
+  EXPECT_EQ(base64(""), "");
+  EXPECT_EQ(base64("f"), "Zg==");
+  EXPECT_EQ(base64("fo"), "Zm8=");
+  EXPECT_EQ(base64("foobar"), "Zm9vYmFy");
+  EXPECT_EQ(policy_source("abc"), "'sha256-ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0='");
+}
+
+TEST(PagePolicy, AllowsExactlyTheScriptsAndStylesOfThePage) {
+  const TempDir temp;
+  testing::write_compare(temp.path(), {.steps = 20, .ended = 2});
+  const std::string sample = Json{{"step", 1}, {"tokens", 1}, {"prompt", "a"}, {"text", "<b style=x>"}}.dump() + "\n";
+  testing::write_file(temp.path() / "rows/01-fp32-bf16/samples.jsonl", sample);
+  const std::string page = render_html(read_all({temp.path()}));
+  std::smatch meta;
+  ASSERT_TRUE(
+      std::regex_search(page, meta, std::regex("<meta http-equiv=\"Content-Security-Policy\" content=\"([^\"]*)\">")));
+  const std::string policy = meta[1];
+  std::string scripts, styles;
+  for (const std::string& text : inline_texts(page, "script")) scripts += " " + policy_source(text);
+  for (const std::string& text : inline_texts(page, "style")) styles += " " + policy_source(text);
+  EXPECT_EQ(count(scripts, "sha256-"), has_charts() ? 4u : 3u);
+  EXPECT_EQ(policy, "default-src 'none'; script-src" + scripts + "; style-src" + styles +
+                        "; img-src data:; base-uri 'none'; form-action 'none'");
+  EXPECT_LT(page.find("Content-Security-Policy"), page.find("<style>"));
+  // Nothing inline stands outside of those: no attribute that is style or code, no script of another type but the data.
+  const std::string body = page.substr(page.find("<body>"), page.find("<script type=") - page.find("<body>"));
+  EXPECT_FALSE(std::regex_search(body, std::regex("<[^>]* (style|on[a-z]+)=")));
+  EXPECT_EQ(count(page, "<script"), count(scripts, "sha256-") + 1);
+  EXPECT_EQ(page.find("setAttribute(\"style\""), std::string::npos);  // blocked like a style attribute
 }
 
 TEST(PageData, ThinnedKeepsEndsAndSpikes) {
@@ -164,6 +224,48 @@ TEST(PageData, DeltaIsPairedByStepAndKeepsItsMeanWhenThinned) {
   EXPECT_LE(delta.size(), kMaxPoints);
   EXPECT_EQ(delta.size(), page["series"][1]["step"].size());
   for (const Json& value : delta) EXPECT_NEAR(value.get<double>(), 0.25, 1e-9);
+}
+
+TEST(PageData, QuantizationIsBoundedHoweverManyLayersAreNamed) {
+  std::string text = "{\"step\":1,\"tokens\":5,\"seconds\":1,\"loss\":2}\n";
+  for (int step = 1; step <= 2; ++step) {
+    Json list = Json::array();
+    for (int i = 0; i < 20'000; ++i)
+      list.push_back({{"layer", fmt::format("l{}", i)}, {"tensor", "input"}, {"saturated", 0}, {"flushed", 0}});
+    text += Json{{"step", step}, {"quantization", list}}.dump() + "\n";
+  }
+  const TempDir temp;
+  testing::write_run(temp.path(), {"fp32", "mxfp8", "linear"}, {.steps = 20});
+  testing::write_file(temp.path() / "metrics.jsonl", text);
+  const auto cost = mantissa::testing::cost_of([&] { render_html(read_all({temp.path()})); });
+  EXPECT_EQ(cost.code, 0) << cost.message;
+  if (!mantissa::testing::kSanitized) {
+    EXPECT_LT(cost.megabytes, 200);
+    EXPECT_LT(cost.cpu_seconds, 2);
+  }
+  const ReportData data = read_all({temp.path()});
+  const Json quantization = page_data(data)["series"][0]["quantization"];
+  EXPECT_EQ(quantization["layers"].size(), kMaxQuantLayers);
+  EXPECT_LE(quantization["snr_db"].size(), kMaxQuantCells);
+  ASSERT_EQ(data.notes.size(), 1u);
+  EXPECT_NE(data.notes[0].find("of 20000 layers; the page has those of the first 1024"), std::string::npos);
+}
+
+TEST(PageData, ManyLayersKeepFewerSteps) {
+  ReportData data;
+  data.runs.resize(1);
+  for (int64_t step = 1; step <= 200; ++step)
+    for (int layer = 0; layer < 1000; ++layer)
+      data.runs[0].metrics.quantization.push_back({.step = step,
+                                                   .layer = std::to_string(layer),
+                                                   .tensor = layer % 3 == 0   ? "input"
+                                                             : layer % 3 == 1 ? "weight"
+                                                                              : "grad",
+                                                   .snr_db = 3.0});
+  const Json quantization = page_data(data)["series"][0]["quantization"];
+  EXPECT_EQ(quantization["steps"].size(), kMaxQuantCells / 3000);
+  EXPECT_EQ(quantization["steps"].back(), 200);
+  EXPECT_LE(quantization["snr_db"].size(), kMaxQuantCells);
 }
 
 TEST(PageData, FewDigits) {

@@ -160,6 +160,63 @@ TEST(Compare, RefusesWhatItMustNotFollow) {
             "compare.json: rows: missing, expected a list");
 }
 
+// Two rows over three seeds: what a seed moves in both cancels in the difference.
+TEST(Compare, SpreadOfADeltaIsPairedBySeed) {
+  const auto row = [](const char* recipe, const char* scope, std::vector<double> losses) {
+    return Json{{"weights", "fp32"}, {"recipe", recipe}, {"scope", scope},     {"path", "native"},
+                {"loss", losses[1]}, {"losses", losses}, {"loss_spread", 0.1}, {"dir", recipe}};
+  };
+  const Json rows = {row("bf16", "none", {2.0, 2.1, 2.2}), row("mxfp8", "linear", {2.01, 2.13, 2.23})};
+  const CompareResult result = parse_compare({{"rows", rows}, {"seeds", {1, 2, 3}}}, "compare.json");
+  EXPECT_FALSE(result.rows[0].delta_spread);
+  ASSERT_TRUE(result.rows[1].delta_spread);
+  EXPECT_NEAR(*result.rows[1].delta_spread, 0.011547, 1e-6);  // of 0.01, 0.03, 0.03
+}
+
+TEST(Compare, RefusesWhatWouldGrow) {
+  const auto row = [](const std::string& dir) {
+    return Json{{"weights", "fp32"}, {"recipe", "bf16"}, {"scope", "none"}, {"dir", dir}};
+  };
+  EXPECT_EQ(input_error([&] {
+              parse_compare({{"rows", {row("rows/a"), row("rows/./a")}}}, "compare.json");
+            }),
+            "compare.json: rows[1]: dir: rows/./a is the folder of rows[0] too");
+  Json many = Json::array();
+  for (size_t i = 0; i <= kMaxRows; ++i) many.push_back(row(std::to_string(i)));
+  EXPECT_EQ(input_error([&] {
+              parse_compare({{"rows", many}}, "compare.json");
+            }),
+            "compare.json: rows: 1001 found, expected at most 1000");
+  EXPECT_EQ(input_error([&] {
+              parse_compare({{"rows", {row("a")}}, {"rows_planned", 1e300}}, "compare.json");
+            }),
+            "compare.json: rows_planned: 1e+300 found, expected an integer");
+  EXPECT_NE(input_error([&] {
+              parse_compare({{"rows", {row("a")}}, {"seeds", {"../x"}}}, "compare.json");
+            }).find("seeds: \"../x\" found"),
+            std::string::npos);
+  EXPECT_NE(input_error([] {
+              metrics_of("{\"step\":1,\"quantization\":[{\"layer\":\"a\",\"tensor\":\"b\"}]}\n");
+            }).find("tensor: b found, expected input, weight or grad"),
+            std::string::npos);
+  EXPECT_EQ(input_error([] { metrics_of("{\"step\":18446744073709551615}\n"); }),
+            "metrics.jsonl:1: step: 18446744073709551615 found, expected an integer");
+  EXPECT_EQ(input_error([] { metrics_of("{}\n" + std::string(kMaxLineBytes + 1, ' ')); }).substr(0, 15),
+            "metrics.jsonl:1");
+}
+
+TEST(Metrics, LinesOverTheReadersPieces) {
+  std::string text;
+  for (int step = 1; step <= 3; ++step)
+    text += "{\"step\":" + std::to_string(step) + ",\"tokens\":1,\"seconds\":1,\"loss\":1,\"x\":\"" +
+            std::string(1'100'000, 'y') + "\"}\n";
+  EXPECT_EQ(metrics_of(text).steps.size(), 3u);
+  text.pop_back(), text.pop_back();
+  const Metrics cut = metrics_of(text);
+  EXPECT_EQ(cut.steps.size(), 2u);
+  EXPECT_EQ(cut.torn, 1);
+}
+
 TEST(ReadAll, SeparateRunsAndUniqueLabels) {
   const TempDir temp;
   testing::write_run(temp.path() / "a", {"fp32", "mxfp8", "linear"}, {.steps = 20});

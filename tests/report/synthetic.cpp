@@ -268,6 +268,8 @@ void write_compare(const fs::path& dir, const SyntheticOptions& options) {
       if (!emulated(p)) baseline = result["loss"].get<double>();
       row["delta_loss"] = result["loss"].get<double>() - baseline;
       row["loss_spread"] = options.spread ? Json(0.0011) : Json();
+      const double loss = row["loss"].get<double>(), apart = emulated(p) ? 0.0012 : 0.0011;
+      if (options.spread) row["losses"] = {loss - apart, loss, loss + apart};
     }
     if (index <= options.ended + 1) write_run(dir / folder, p, options, index <= options.ended);
     rows.push_back(row);
@@ -277,7 +279,7 @@ void write_compare(const fs::path& dir, const SyntheticOptions& options) {
                         {"machine", machine()},
                         {"data", text(options)},
                         {"model", model()},
-                        {"seeds", {42}},
+                        {"seeds", options.spread ? Json{42, 43, 44} : Json{42}},
                         {"baseline", "bf16 recipe of the same weights"},
                         {"rows", rows}};
   write_file(dir / "compare.json", compare.dump(2));

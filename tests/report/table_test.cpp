@@ -94,10 +94,22 @@ TEST(Table, ColourOnlyWhenAsked) {
 TEST(Table, SpreadStandsBesideTheDifference) {
   CompareResult result = small();
   for (CompareRow& r : result.rows)
-    if (r.ended()) r.loss_spread = 0.0012;
+    if (r.ended()) r.loss_spread = 0.05, r.delta_spread = 0.0012;
   const std::string text = render_compare_table(result, {.width = 200});
   EXPECT_NE(text.find("+0.0333 ±0.0012"), std::string::npos);
-  EXPECT_NE(text.find("±: standard deviation over seeds"), std::string::npos);
+  EXPECT_EQ(text.find("0.05"), std::string::npos);  // what a seed moves in both rows is no doubt about their difference
+  EXPECT_NE(text.find("±: standard deviation of the paired Δ over seeds"), std::string::npos);
+}
+
+TEST(Table, NoNameSteersTheTerminal) {
+  CompareResult odd = small();
+  odd.rows[0].recipe =
+      "a\x1b]0;x\x07\n\xe2\x80\xae"
+      "b\xff";
+  odd.baseline = "\x1b[31mred";
+  const std::string text = render_compare_table(odd, {.width = 300});
+  EXPECT_NE(text.find("a\\x1b]0;x\\x07\\n\\u{202e}b\\xff"), std::string::npos) << text;
+  for (const char* raw : {"\x1b", "\xe2\x80\xae", "\x07", "\xff"}) EXPECT_EQ(text.find(raw), std::string::npos);
 }
 
 TEST(Table, Markdown) {
@@ -110,6 +122,10 @@ TEST(Table, Markdown) {
   CompareResult odd = small();
   odd.rows[0].recipe = "a|b";
   EXPECT_NE(render_markdown(compare_table(odd)).find("a\\|b"), std::string::npos);
+  odd.rows[0].recipe = "<img src=x>[a](b)`c`*d*_e_\\&amp;\n";
+  EXPECT_NE(render_markdown(compare_table(odd)).find("\\<img src=x\\>\\[a\\](b)\\`c\\`\\*d\\*\\_e\\_\\\\\\&amp;"),
+            std::string::npos)
+      << render_markdown(compare_table(odd));
 }
 
 TEST(Table, WidthsAndFigures) {

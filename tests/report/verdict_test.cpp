@@ -37,8 +37,34 @@ TEST(Verdict, EmulatedSpeedIsNeverPicked) {
   EXPECT_EQ(front[0].row->recipe, "bf16");
   const std::string text = words(judge(data));
   EXPECT_NE(text.find("For speed, pick bf16 with fp32 weights: 100 tok/s"), std::string::npos) << text;
-  EXPECT_EQ(text.find("900"), std::string::npos) << text;
+  EXPECT_EQ(text.find("900 tok/s"), std::string::npos) << text;
   EXPECT_NE(text.find("their speed is the emulation's"), std::string::npos) << text;
+}
+
+TEST(Verdict, LowerEmulatedLossesAreNamed) {
+  const std::string text = words(judge(
+      of({row("fp32", "bf16", "none", "native", 2.0, 0, 100), row("fp32", "mxfp8", "linear", "emulated", 1.9, -0.1, 50),
+          row("fp32", "nvfp4", "linear", "emulated", 1.95, -0.05, 50),
+          row("fp32", "fp8-delayed", "linear", "emulated", 2.1, 0.1, 50)})));
+  EXPECT_NE(text.find("among the native rows, the one with the lowest loss"), std::string::npos) << text;
+  EXPECT_NE(text.find("2 emulated rows have a lower loss than every native row: the lowest is mxfp8 (linear) with fp32 "
+                      "weights at 1.9000, 0.1000 below."),
+            std::string::npos)
+      << text;
+  const std::string none = words(judge(of(
+      {row("fp32", "bf16", "none", "native", 2.0, 0, 100), row("fp32", "mxfp8", "linear", "emulated", 2.1, 0.1, 50)})));
+  EXPECT_EQ(none.find("lower loss than every native row"), std::string::npos) << none;
+}
+
+TEST(Verdict, NoiseIsThatOfThePairedDelta) {
+  ReportData data = of(
+      {row("fp32", "bf16", "none", "native", 2.0, 0, 100), row("fp32", "mxfp8", "linear", "native", 2.01, 0.01, 90)});
+  for (CompareRow& r : data.compare->rows) r.loss_spread = 0.1;
+  data.compare->rows[1].delta_spread = 0.001;
+  EXPECT_DOUBLE_EQ(estimate_noise(data).nats, 0.002);
+  const std::string text = words(judge(data));
+  EXPECT_NE(text.find("mxfp8: Δ loss +0.0100 over 1 row, outside the noise."), std::string::npos) << text;
+  EXPECT_NE(text.find("paired Δ over seeds"), std::string::npos) << text;
 }
 
 TEST(Verdict, FrontHoldsOnlyRowsWorthTheirLoss) {
@@ -93,7 +119,14 @@ TEST(Verdict, EqualRowsAreNamed) {
   const std::string text = words(judge(of({row("fp32", "bf16", "none", "native", 2.0, 0, 100),
                                            row("fp32", "mxfp8", "linear+logits", "emulated", 2.1, 0.1, 90),
                                            row("fp32", "mxfp8", "linear+logits+norm", "emulated", 2.1, 0.1, 91)})));
-  EXPECT_NE(text.find("rows 2 and 3"), std::string::npos) << text;
+  EXPECT_NE(text.find("rows 2 and 3."), std::string::npos) << text;
+}
+
+TEST(Verdict, EqualRowsAreGroupedNotPaired) {
+  std::vector<CompareRow> rows(1000, row("fp32", "mxfp8", "linear", "emulated", 2.1, 0.1, 90));
+  const std::string text = words(judge(of(std::move(rows))));
+  EXPECT_NE(text.find("998, 999 and 1000."), std::string::npos);
+  EXPECT_LT(text.size(), size_t{20'000});
 }
 
 }  // namespace
