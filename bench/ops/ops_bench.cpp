@@ -160,8 +160,8 @@ void cross_entropy_step(benchmark::State& state) {
   Buffer logits(dtype_of(state), {rows, vocab});
   for (auto _ : state) {
     LossSums sums;
-    const float grad_scale = 1;
-    cross_entropy(exec, &sums, logits, vocab, {labels.data(), DType::kI32, {rows}}, &grad_scale, 1e-4f);
+    const StepState step{.grad_scale = 1, .z_weight = 1e-4f};
+    cross_entropy(exec, &sums, logits, vocab, {labels.data(), DType::kI32, {rows}}, &step);
     benchmark::DoNotOptimize(sums);
   }
   finish(state, 2 * logits.bytes());

@@ -347,8 +347,8 @@ BenchCase loss(const Sizes& s) {
             std::vector<int32_t> chosen = random_integers(rows, s.vocab, seed + 1);
             for (size_t i = 0; i < chosen.size(); i += 16) chosen[i] = -100;
             const Tensor labels = stage.integers(chosen);
-            const float scale = 1 / static_cast<float>(rows);
-            const Tensor factor = stage.upload(DType::kF32, {1}, &scale);
+            const StepState step{.grad_scale = 1 / static_cast<float>(rows), .z_weight = 1e-4f};
+            const Tensor state = stage.upload(DType::kU8, {sizeof step}, &step);
             const Tensor sums = stage.zeros(DType::kU8, {sizeof(LossSums)});
             BenchRun run;
             run.outputs = {logits};
@@ -356,7 +356,7 @@ BenchCase loss(const Sizes& s) {
             run.scratch = cross_entropy_scratch_bytes(rows);
             run.run = [=](Exec& exec) {
               cross_entropy(exec, static_cast<LossSums*>(sums.data), logits, s.vocab, labels,
-                            static_cast<const float*>(factor.data), 1e-4f);
+                            static_cast<const StepState*>(state.data));
             };
             return run;
           }};

@@ -159,7 +159,7 @@ int quantize_verb(const std::vector<std::string>& args) {
   const safetensors::Reader file = safetensors::Reader::open(flags.input);
   if (file.tensors().empty()) fail(Exit::kInput, "{}: holds no tensor", flags.input);
   Exec exec;
-  exec.seed = flags.seed;
+  exec.state.seed = flags.seed;
   std::deque<Quantization> items;
   std::vector<safetensors::Entry> entries;
   int width = 6;

@@ -147,22 +147,22 @@ void Decoder::head_forward(StepContext& c, int64_t chunk) {
   head_.forward(c, logits_, head_in_);
 }
 
-std::string Decoder::forward_backward(StepContext& c, LossSums* sums, const float* grad_scale, float z_weight) {
+std::string Decoder::forward_backward(StepContext& c, LossSums* sums) {
   forward(c);
   // Head and loss, chunk by chunk: the whole of the logits never exists.
-  const int64_t token_offset = c.exec.token_offset;
   std::vector<TensorError>* errors = c.errors;
   for (int64_t i = 0; i < chunks_.count; ++i) {
     const int64_t begin = i * chunks_.rows;
-    c.exec.token_offset = token_offset + begin;
+    c.exec.row_offset = begin;
     c.errors = i == 0 ? errors : nullptr;
     head_forward(c, i);
-    cross_entropy(c.exec, sums, logits_, model_.vocab_size, c.labels.slice(begin, chunks_.rows), grad_scale, z_weight);
+    cross_entropy(c.exec, sums, logits_, model_.vocab_size, c.labels.slice(begin, chunks_.rows),
+                  c.exec.state_address());
     dlogits_.high = logits_;
     quantize(c.exec, dlogits_);
     head_.backward(c, dfinal_.slice(begin, chunks_.rows), dlogits_, head_in_);
   }
-  c.exec.token_offset = token_offset;
+  c.exec.row_offset = 0;
   c.errors = errors;
   std::string trouble;
   const auto note = [&trouble](const std::string& what) {
@@ -186,7 +186,7 @@ void Decoder::evaluate(StepContext& c, LossSums* sums) {
   for (int64_t i = 0; i < chunks_.count; ++i) {
     head_forward(c, i);
     check_finite(c, logits_, "", "logits");
-    cross_entropy(c.exec, sums, logits_, model_.vocab_size, c.labels.slice(i * chunks_.rows, chunks_.rows), nullptr, 0);
+    cross_entropy(c.exec, sums, logits_, model_.vocab_size, c.labels.slice(i * chunks_.rows, chunks_.rows), nullptr);
   }
 }
 

@@ -25,9 +25,9 @@ class Decoder {
   void refresh_weights(StepContext& context);
 
   // Forward and backward of one micro-batch of exactly `tokens` tokens. Parameter gradients accumulate those of
-  // grad_scale * (sum of losses + z_weight * sum of lse²); `sums` and `grad_scale` [1] lie in exec's memory. Scaling
-  // state moves. Returns "" or what amax was not finite.
-  std::string forward_backward(StepContext& context, LossSums* sums, const float* grad_scale, float z_weight);
+  // grad_scale * (sum of losses + z_weight * sum of lse²), with the factors of exec's step state; `sums` lies in exec's
+  // memory. Scaling state moves. Returns "" or what amax was not finite.
+  std::string forward_backward(StepContext& context, LossSums* sums);
   // Losses alone; no state moves.
   void evaluate(StepContext& context, LossSums* sums);
   // out [T,V] f32, in host memory

@@ -9,14 +9,14 @@
 namespace mantissa {
 
 void cross_entropy(Exec& exec, LossSums* sums, Tensor logits, int64_t vocab, ConstTensor labels,
-                   const float* grad_scale, float z_weight) {
+                   const StepState* state) {
   check(logits.shape.rank() == 2, "cross_entropy: logits is {}, expected [R,V]", logits);
   const int64_t rows = logits.dim(0);
   check(vocab > 0 && vocab <= logits.dim(1), "cross_entropy: vocab is {}, expected 1 to the columns of logits {}",
         vocab, logits);
   expect_float("cross_entropy", "logits", logits, logits.shape, "R, V");
   expect("cross_entropy", "labels", labels, DType::kI32, {rows}, "R of logits");
-  if (exec.device()) return exec.gpu().cross_entropy(exec, sums, logits, vocab, labels, grad_scale, z_weight);
+  if (exec.device()) return exec.gpu().cross_entropy(exec, sums, logits, vocab, labels, state);
   const int32_t* label = labels.as<int32_t>();
   LossSums call;
   for (int64_t r = 0; r < rows; ++r) {
@@ -37,9 +37,7 @@ void cross_entropy(Exec& exec, LossSums* sums, Tensor logits, int64_t vocab, Con
                             .type = logits.dtype,
                             .logits = logits.slice(begin, n).data,
                             .labels = label + begin,
-                            .gradient = grad_scale != nullptr,
-                            .grad_scale = grad_scale ? *grad_scale : 0.0f,
-                            .z_weight = z_weight,
+                            .state = state,
                             .loss = loss,
                             .lse = loss + n};
     MANTISSA_CPU_CALL(exec, cross_entropy, args);

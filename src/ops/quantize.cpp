@@ -112,7 +112,7 @@ void cast(Exec& exec, const Copy* copies, int count, const ConstTensor& x, uint3
   job.is_bf16 = x.dtype == DType::kBF16;
   job.m = x.rows();
   job.k = x.cols();
-  job.token_offset = exec.token_offset;
+  job.token_offset = exec.state.token_offset + exec.row_offset;
 
   float source_amax = producer_amax ? *producer_amax : -1.0f;  // below zero: not known yet
   for (int i = 0; i < count; ++i) {

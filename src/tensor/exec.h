@@ -7,6 +7,7 @@
 
 #include "base/philox.h"
 #include "tensor/device.h"
+#include "tensor/step_state.h"
 #include "tensor/tensor.h"
 
 namespace mantissa {
@@ -49,12 +50,13 @@ class Exec {
   int64_t scratch_bytes() const { return shared_bytes_ + threads_ * kThreadScratch; }
 
   // Key of the random stream of `tensor` in the current step.
-  RandomKey random_key(uint32_t tensor, DrawForm form) const { return {seed, step, tensor, form}; }
+  RandomKey random_key(uint32_t tensor, DrawForm form) const { return {state.seed, state.step, tensor, form}; }
+  // Where ops read the state of the step; on a GPU in its memory, where whoever changes `state` copies it.
+  const StepState* state_address() const { return device_ ? device_state_ : &state; }
+  void set_device_state(const StepState* address) { device_state_ = address; }
 
-  uint64_t seed = 0;
-  uint32_t step = 0;  // optimizer step
-  int64_t token_offset =
-      0;  // tokens of this step before the current micro-batch: random bits do not depend on the layout
+  StepState state;         // as the host knows it
+  int64_t row_offset = 0;  // rows of the micro-batch before the tensor at hand, where it is made in chunks
   Pass pass = Pass::kForward;
 
  private:
@@ -63,6 +65,7 @@ class Exec {
     void operator()(std::byte* p) const;
   };
   Device* device_ = nullptr;
+  const StepState* device_state_ = nullptr;
   Isa isa_ = Isa::kBase;
   int threads_ = 0;
   int64_t shared_bytes_ = 0;

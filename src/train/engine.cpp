@@ -94,11 +94,14 @@ MemoryLedger Engine::plan() const {
 void Engine::build() {
   arena_.build([this](Arena& arena) { allocate(arena); }, options_.device);
   if (options_.training) optimized_ = params_.optimized();
-  if (options_.device) exec_.reserve_scratch(gpu_scratch_bytes());
+  if (options_.device) {
+    exec_.reserve_scratch(gpu_scratch_bytes());
+    exec_.set_device_state(device_batch_.state);
+  }
   decoder_.fill_tables(options_.device);
 }
 
-StepContext Engine::context(const MicroBatch& batch, float grad_scale) {
+StepContext Engine::context(const MicroBatch& batch) {
   if (!options_.device)
     return {.exec = exec_,
             .params = params_,
@@ -108,7 +111,7 @@ StepContext Engine::context(const MicroBatch& batch, float grad_scale) {
             .segments = {.offsets = batch.segments},
             .cos_sin = decoder_.cos_sin()};
   const DeviceBatch& on_device = device_batch_;
-  device_batch_.upload(*options_.device, batch, grad_scale);
+  device_batch_.upload(*options_.device, batch, exec_.state);
   return {.exec = exec_,
           .params = params_,
           .ids = on_device.ids,
@@ -119,15 +122,15 @@ StepContext Engine::context(const MicroBatch& batch, float grad_scale) {
 }
 
 void Engine::refresh(StepContext& c) {
-  const int64_t offset = exec_.token_offset;
-  exec_.token_offset = 0;  // a weight's elements do not count tokens
+  const int64_t offset = exec_.state.token_offset;
+  exec_.state.token_offset = 0;  // a weight's elements do not count tokens
   decoder_.refresh_weights(c);
-  exec_.token_offset = offset;
+  exec_.state.token_offset = offset;
 }
 
 void Engine::begin_step(uint32_t step) {
-  exec_.step = step;
-  exec_.token_offset = 0;
+  exec_.state.step = step;
+  exec_.state.token_offset = 0;
   sums_ = {};
   sums_read_ = true;
   if (options_.device) options_.device->zero(&outputs_->step, sizeof outputs_->step);
@@ -140,11 +143,13 @@ void Engine::begin_step(uint32_t step) {
 void Engine::warm_up(const MicroBatch& batch) {
   if (!options_.device) return;
   begin_step(0);
+  exec_.state.grad_scale = 1.0f / static_cast<float>(options_.tokens);
+  exec_.state.z_weight = 0;
   for (const bool first : {true, false}) {
-    StepContext c = context(batch, 1.0f / static_cast<float>(options_.tokens));
+    StepContext c = context(batch);
     exec_.pass = Pass::kForward;
     refresh(c);
-    decoder_.forward_backward(c, &outputs_->step, device_batch_.grad_scale, 0);
+    decoder_.forward_backward(c, &outputs_->step);
     graphs_.add({first, c.segments.uniform});
   }
   begin_step(0);
@@ -152,28 +157,28 @@ void Engine::warm_up(const MicroBatch& batch) {
 }
 
 void Engine::micro_step(const MicroBatch& batch, int64_t valid, double z_weight, std::vector<TensorError>* errors) {
-  const float scale = valid > 0 ? 1.0f / static_cast<float>(valid) : 0.0f;
-  const auto z = static_cast<float>(z_weight);
-  StepContext c = context(batch, scale);
+  exec_.state.grad_scale = valid > 0 ? 1.0f / static_cast<float>(valid) : 0.0f;
+  exec_.state.z_weight = static_cast<float>(z_weight);
+  StepContext c = context(batch);
   c.errors = errors;
   exec_.pass = Pass::kForward;
   if (!weights_fresh_) refresh(c);
   weights_fresh_ = true;
   if (!options_.device) {
-    const std::string trouble = decoder_.forward_backward(c, &sums_, &scale, z);
+    const std::string trouble = decoder_.forward_backward(c, &sums_);
     if (amax_trouble_.empty()) amax_trouble_ = trouble;
   } else {
     // Recipes that run on a GPU have no state, so that the host has nothing to do for a captured micro-step.
-    const auto work = [&] { decoder_.forward_backward(c, &outputs_->step, device_batch_.grad_scale, z); };
+    const auto work = [&] { decoder_.forward_backward(c, &outputs_->step); };
     const StepVariant variant{micro_steps_ == 0, c.segments.uniform};
     if (!options_.graphs)
       work();
-    else if (!graphs_.run(*options_.device, variant, z, work))
+    else if (!graphs_.run(*options_.device, variant, work))
       params_.mark_written();
     sums_read_ = false;
   }
   ++micro_steps_;
-  exec_.token_offset += batch.ids.count();
+  exec_.state.token_offset += batch.ids.count();
 }
 
 const LossSums& Engine::sums() const {

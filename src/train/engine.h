@@ -86,7 +86,7 @@ class Engine {
 
   void allocate(Arena& arena);
   int64_t gpu_scratch_bytes() const;
-  StepContext context(const MicroBatch& batch, float grad_scale = 0);
+  StepContext context(const MicroBatch& batch);
   void refresh(StepContext& context);
   AdamwOutcome run_adamw(const AdamwSettings& settings);
   [[noreturn]] void fail_nonfinite(double norm);

@@ -40,10 +40,10 @@ MicroBatch view(const Batch& b) {
 void DeviceBatch::allocate(Arena& arena, const BatchLimits& limits) {
   limits_ = limits;
   const int64_t t = limits.tokens, at = stride(), offsets = limits.max_segments + 1;
-  buffer_ = arena.tensor("batch", DType::kI32, {3 * at + offsets + 1});
-  ids = buffer_.slice(0, t), labels = buffer_.slice(at, t), positions = buffer_.slice(2 * at, t);
-  segments.offsets = buffer_.slice(3 * at, offsets);
-  grad_scale = static_cast<const float*>(buffer_.slice(3 * at + offsets, 1).data);
+  buffer_ = arena.tensor("batch", DType::kI32, {kStateWords + 3 * at + offsets});
+  state = static_cast<const StepState*>(buffer_.data);
+  ids = words(0, t), labels = words(at, t), positions = words(2 * at, t);
+  segments.offsets = words(3 * at, offsets);
 }
 
 void DeviceBatch::check_values(const MicroBatch& b) const {
@@ -64,8 +64,9 @@ void DeviceBatch::check_values(const MicroBatch& b) const {
           s[i], l.sequence_length);
 }
 
-void DeviceBatch::fill(std::byte* place, const MicroBatch& b, float scale) const {
-  auto* to = reinterpret_cast<int32_t*>(place);
+void DeviceBatch::fill(std::byte* place, const MicroBatch& b, const StepState& step) const {
+  std::memcpy(place, &step, sizeof step);
+  auto* to = reinterpret_cast<int32_t*>(place) + kStateWords;
   const int64_t t = limits_.tokens, at = stride(), offsets = b.segments.dim(0), most = limits_.max_segments + 1;
   std::copy_n(b.ids.as<int32_t>(), t, to);
   if (b.labels)
@@ -76,10 +77,9 @@ void DeviceBatch::fill(std::byte* place, const MicroBatch& b, float scale) const
   std::copy_n(b.segments.as<int32_t>(), offsets, to + 3 * at);
   // Empty documents behind the last one.
   std::fill_n(to + 3 * at + offsets, most - offsets, static_cast<int32_t>(t));
-  std::memcpy(to + 3 * at + most, &scale, sizeof scale);
 }
 
-void DeviceBatch::upload(Device& device, const MicroBatch& b, float scale) {
+void DeviceBatch::upload(Device& device, const MicroBatch& b, const StepState& step) {
   check_values(b);
   const int64_t bytes = buffer_.bytes();
   if (!places_) places_ = PinnedBytes(device, kPlaces * bytes);
@@ -88,13 +88,13 @@ void DeviceBatch::upload(Device& device, const MicroBatch& b, float scale) {
     next_ = 0;
   }
   std::byte* place = places_.data() + next_++ * bytes;
-  fill(place, b, scale);
+  fill(place, b, step);
   device.copy_in(buffer_.data, place, bytes);
   // Rows of one document each have a graph of their own; any other packing shares one.
   segments.uniform = uniform_length(b.segments, limits_.sequence_length);
   segments.longest = limits_.sequence_length;
   const int64_t slots = segments.uniform > 0 ? limits_.tokens / segments.uniform : limits_.max_segments;
-  segments.offsets = buffer_.slice(3 * stride(), slots + 1);
+  segments.offsets = words(3 * stride(), slots + 1);
 }
 
 }  // namespace mantissa

@@ -7,6 +7,7 @@
 #include "model/staging.h"
 #include "ops/attention.h"
 #include "tensor/arena.h"
+#include "tensor/step_state.h"
 
 namespace mantissa {
 
@@ -33,22 +34,26 @@ class DeviceBatch {
   void allocate(Arena& arena, const BatchLimits& limits);
   // Checks the values, which ops on a GPU do not look at (Exit::kInternal), and enqueues the copy. Labels may be
   // absent: none is learned.
-  void upload(Device& device, const MicroBatch& batch, float grad_scale);
+  void upload(Device& device, const MicroBatch& batch, const StepState& state);
 
   ConstTensor ids, labels, positions;  // [T] i32
   Segments segments;                   // of the micro-batch that was uploaded last
-  const float* grad_scale = nullptr;   // [1]
+  const StepState* state = nullptr;    // of the step that it belongs to
 
  private:
   // Micro-batches on their way; when all places are taken, the GPU is waited for.
   static constexpr int64_t kPlaces = 8;
 
+  static constexpr int64_t kStateWords = 16;  // 64 bytes: what follows stays aligned
+  static_assert(sizeof(StepState) <= kStateWords * sizeof(int32_t));
+
   int64_t stride() const { return ceil_div(limits_.tokens, 64) * 64; }  // between ids, labels, positions
+  Tensor words(int64_t first, int64_t count) const { return buffer_.slice(kStateWords + first, count); }
   void check_values(const MicroBatch& batch) const;
-  void fill(std::byte* place, const MicroBatch& batch, float scale) const;
+  void fill(std::byte* place, const MicroBatch& batch, const StepState& state) const;
 
   BatchLimits limits_;
-  Tensor buffer_;  // ids, labels, positions, segments, grad_scale
+  Tensor buffer_;  // the step's state in 64 bytes; ids, labels, positions, segments
   PinnedBytes places_;
   int64_t next_ = 0;
 };

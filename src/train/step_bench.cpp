@@ -118,7 +118,7 @@ class Runner {
   Runner(const TrainConfig& config, const EngineOptions& options, Device* device, Feed& feed)
       : config_(config), device_(device), feed_(feed), engine_(config.model, config.precision, options) {
     engine_.build();
-    engine_.exec().seed = static_cast<uint64_t>(config.run.seed);
+    engine_.exec().state.seed = static_cast<uint64_t>(config.run.seed);
     engine_.initialize(static_cast<uint64_t>(config.run.seed));
   }
   void warm_up() {

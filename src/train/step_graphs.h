@@ -23,16 +23,12 @@ class StepGraphs {
   // `work` of this variant was run op by op: libraries have made their plans.
   void add(const StepVariant& variant) { graphs_.try_emplace(variant); }
 
-  // Enqueues `work` as one graph, op by op where the variant is not known yet. A graph holds z_weight: another one
-  // captures anew. Returns whether the host code of `work` ran.
-  bool run(Device& device, const StepVariant& variant, float z_weight, const std::function<void()>& work);
+  // Enqueues `work` as one graph, op by op where the variant is not known yet. A graph holds addresses and sizes; what
+  // differs from step to step it reads there. Returns whether the host code of `work` ran.
+  bool run(Device& device, const StepVariant& variant, const std::function<void()>& work);
 
  private:
-  struct Captured {
-    std::unique_ptr<DeviceGraph> graph;
-    float z_weight = 0;
-  };
-  std::map<StepVariant, Captured> graphs_;
+  std::map<StepVariant, std::unique_ptr<DeviceGraph>> graphs_;
 };
 
 }  // namespace mantissa

@@ -216,7 +216,7 @@ void Trainer::diagnose(int64_t step, double loss, const StepBatches& batches) {
 
 void Trainer::start(const TrainHooks& hooks) {
   engine_->build();
-  engine_->exec().seed = static_cast<uint64_t>(config_.run.seed);
+  engine_->exec().state.seed = static_cast<uint64_t>(config_.run.seed);
   if (config_.model_init.empty()) {
     engine_->initialize(static_cast<uint64_t>(config_.run.seed));
   } else {

@@ -128,8 +128,8 @@ TEST_F(GpuAdamw, GivesTheCpusBitsInEveryVariant) {
     for (int64_t t = 1; t <= 4; ++t) {
       for (size_t i = 0; i < model.params.size(); ++i)
         model.params[i]->set_grad(100 * static_cast<uint64_t>(t) + i, t == 3 ? 0.0f : 0.1f);
-      cpu.seed = exec().seed = 0x123456789abcdefu;
-      cpu.step = exec().step = static_cast<uint32_t>(t);
+      cpu.state.seed = exec().state.seed = 0x123456789abcdefu;
+      cpu.state.step = exec().state.step = static_cast<uint32_t>(t);
       AdamwOutcome want;
       adamw_update(cpu, &want, model.host(), step_of(t), t % 2 == 0 ? 1.0 : 0.0, v.stochastic);
       adamw_update(exec(), outcome.as<AdamwOutcome>(), model.device(), step_of(t), t % 2 == 0 ? 1.0 : 0.0,
@@ -211,8 +211,8 @@ TEST_F(GpuAdamw, TinyAndZeroGradientsAgree) {
         if (run % 4 == 2 || (run % 4 == 3 && i % 5 == 0)) grad[i] = 0;
       }
       p.set_grad(grad);
-      cpu.seed = exec().seed = 77;
-      cpu.step = exec().step = static_cast<uint32_t>(t);
+      cpu.state.seed = exec().state.seed = 77;
+      cpu.state.step = exec().state.step = static_cast<uint32_t>(t);
       AdamwOutcome want;
       adamw_update(cpu, &want, std::vector{p.host()}, step_of(t), 0, v.stochastic);
       adamw_update(exec(), outcome.as<AdamwOutcome>(), std::vector{p.device()}, step_of(t), 0, v.stochastic);

@@ -43,10 +43,11 @@ struct Result {
 Result on_cpu(const Problem& p, const std::vector<float>& logits, const std::vector<int32_t>& labels,
               const float* grad_scale, float z_weight) {
   Exec exec;
+  const StepState state{.grad_scale = grad_scale ? *grad_scale : 0.0f, .z_weight = z_weight};
   Result result;
   result.bytes = packed(logits, p.dtype);
   const Tensor x(result.bytes.data(), p.dtype, {p.rows, p.cols});
-  cross_entropy(exec, &result.sums, x, p.vocab, {labels.data(), DType::kI32, {p.rows}}, grad_scale, z_weight);
+  cross_entropy(exec, &result.sums, x, p.vocab, {labels.data(), DType::kI32, {p.rows}}, grad_scale ? &state : nullptr);
   std::vector<float> wide(logits.size());
   cast(exec, {wide.data(), DType::kF32, {p.rows, p.cols}}, x);
   result.gradient = wide;
@@ -58,13 +59,14 @@ Result on_gpu(Exec& exec, const Problem& p, const std::vector<float>& logits, co
   Device& device = *exec.device();
   const std::vector<std::byte> bytes = packed(logits, p.dtype);
   const OnDevice y(device, ConstTensor(labels.data(), DType::kI32, {p.rows}));
-  const OnDevice scale(device, ConstTensor(grad_scale ? grad_scale : &z_weight, DType::kF32, {1}));
+  const StepState host{.grad_scale = grad_scale ? *grad_scale : 0.0f, .z_weight = z_weight};
+  const OnDevice state(device, ConstTensor(&host, DType::kU8, {int64_t{sizeof host}}));
   LossSums zero;
   OnDevice sums(device, ConstTensor(&zero, DType::kU8, {int64_t{sizeof zero}}));
   Result result;
   for (int call = 0; call < calls; ++call) {
     const OnDevice x(device, ConstTensor(bytes.data(), p.dtype, {p.rows, p.cols}));
-    cross_entropy(exec, sums.as<LossSums>(), x, p.vocab, y, grad_scale ? scale.as<float>() : nullptr, z_weight);
+    cross_entropy(exec, sums.as<LossSums>(), x, p.vocab, y, grad_scale ? state.as<StepState>() : nullptr);
     result.bytes = x.bytes();
     result.gradient = x.floats();
   }
@@ -160,23 +162,32 @@ TEST_F(GpuLoss, ScaleOfZeroOverwrites) {
   for (const float x : got.gradient) EXPECT_EQ(x, 0);
 }
 
+// A graph holds no value of a step: another scale and z weight need no other graph.
 TEST_F(GpuLoss, RunsInAGraph) {
   const Problem p{64, 151936, 151936, DType::kBF16};
   const std::vector<std::byte> bytes = packed(p.logits(), p.dtype);
   const std::vector<int32_t> labels = p.labels();
-  const float scale = 0.5f;
-  const OnDevice y(device(), ConstTensor(labels.data(), DType::kI32, {p.rows})),
-      s(device(), ConstTensor(&scale, DType::kF32, {1}));
+  const StepState first{.grad_scale = 0.5f};
+  const OnDevice y(device(), ConstTensor(labels.data(), DType::kI32, {p.rows}));
+  OnDevice state(device(), ConstTensor(&first, DType::kU8, {int64_t{sizeof first}}));
   const LossSums zero;
   OnDevice eager(device(), ConstTensor(bytes.data(), p.dtype, {p.rows, p.cols})),
       replayed(device(), p.dtype, {p.rows, p.cols});
   const OnDevice sums(device(), ConstTensor(&zero, DType::kU8, {int64_t{sizeof zero}}));
-  cross_entropy(exec(), sums.as<LossSums>(), eager, p.vocab, y, s.as<float>(), 0);
-  const auto graph =
-      device().capture([&] { cross_entropy(exec(), sums.as<LossSums>(), replayed, p.vocab, y, s.as<float>(), 0); });
-  replayed.upload({bytes.data(), p.dtype, {p.rows, p.cols}});
-  graph->launch();
-  EXPECT_EQ(replayed.bytes(), eager.bytes());
+  const auto run = [&](const OnDevice& x) {
+    cross_entropy(exec(), sums.as<LossSums>(), x, p.vocab, y, state.as<StepState>());
+  };
+  const auto graph = device().capture([&] { run(replayed); });
+  std::vector<std::byte> before;
+  for (const StepState& step : {first, StepState{.grad_scale = 0.5f, .z_weight = 0.01f}, StepState{.grad_scale = 2}}) {
+    state.upload({&step, DType::kU8, {int64_t{sizeof step}}});
+    for (OnDevice* x : {&eager, &replayed}) x->upload({bytes.data(), p.dtype, {p.rows, p.cols}});
+    run(eager);
+    graph->launch();
+    EXPECT_EQ(replayed.bytes(), eager.bytes());
+    EXPECT_NE(replayed.bytes(), before);
+    before = replayed.bytes();
+  }
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ std::unique_ptr<Engine> make_engine(const EngineCase& c, Device* device) {
                                                        .max_segments = 8});
   engine->build();
   engine->initialize(7);
-  engine->exec().seed = 7;
+  engine->exec().state.seed = 7;
   return engine;
 }
 

@@ -142,7 +142,7 @@ TEST(Adamw, CountsBf16ElementsThatDoNotMove) {
 
 TEST(Adamw, StochasticRoundingIsUnbiasedAndStaysNextToTheValue) {
   Exec exec;
-  exec.seed = 11;
+  exec.state.seed = 11;
   const int64_t n = 40000;
   AdamwStep step = kStep;
   step.lr = 5e-3f;  // moves below half an ulp of BF16: to nearest nothing moves
@@ -178,7 +178,7 @@ TEST(Adamw, StochasticBitsAreAFunctionOfTheElement) {
   auto run = [&](Isa isa, int threads, uint64_t seed, uint32_t exec_step, uint32_t id) {
     return with_threads(threads, [&] {
       Exec exec(isa);
-      exec.seed = seed, exec.step = exec_step;
+      exec.state.seed = seed, exec.state.step = exec_step;
       Problem p(DType::kBF16, DType::kBF16, DType::kBF16, n);
       p.step(exec, kStep, true, false, id);
       return p.param;
@@ -192,7 +192,7 @@ TEST(Adamw, StochasticBitsAreAFunctionOfTheElement) {
   EXPECT_FALSE(one == run(Isa::kBase, 1, 1, 2, 4));
   // Element i takes half-word i % 8 of block i / 8.
   Exec exec;
-  exec.seed = 1, exec.step = 2;
+  exec.state.seed = 1, exec.state.step = 2;
   Problem exact(DType::kBF16, DType::kBF16, DType::kBF16, n);
   Problem wide(DType::kF32, DType::kBF16, DType::kBF16, n);
   wide.param = Values(DType::kF32, {n}, exact.param.floats());
@@ -245,7 +245,7 @@ TEST(AdamwUpdate, IsNormClippingAndAdamwOfEach) {
   for (const bool stochastic : {false, true})
     for (const double max_norm : {0.0, 0.5, 1e9}) {
       Exec exec;
-      exec.seed = 3, exec.step = 4;
+      exec.state.seed = 3, exec.state.step = 4;
       const DType dtype = stochastic ? DType::kBF16 : DType::kF32;
       Update together(dtype), apart(dtype);
       AdamwOutcome outcome{.grad_norm = -1, .unmoved = -1};

@@ -48,8 +48,8 @@ struct Problem {
   }
   LossSums run(Exec& exec, float grad_scale, float z_weight) {
     LossSums sums;
-    cross_entropy(exec, &sums, logits, vocab, {labels.data(), DType::kI32, {rows}},
-                  grad_scale != 0 ? &grad_scale : nullptr, z_weight);
+    const StepState state{.grad_scale = grad_scale, .z_weight = z_weight};
+    cross_entropy(exec, &sums, logits, vocab, {labels.data(), DType::kI32, {rows}}, grad_scale != 0 ? &state : nullptr);
     return sums;
   }
 };
@@ -107,7 +107,7 @@ TEST(CrossEntropy, SumsAccumulateOverCalls) {
   Exec exec;
   Problem p(DType::kF32, 10, 30);
   LossSums once = p.run(exec, 0, 0), twice = once;
-  cross_entropy(exec, &twice, p.logits, p.vocab, {p.labels.data(), DType::kI32, {10}}, nullptr, 0);
+  cross_entropy(exec, &twice, p.logits, p.vocab, {p.labels.data(), DType::kI32, {10}}, nullptr);
   EXPECT_EQ(twice.loss, 2 * once.loss);
   EXPECT_EQ(twice.z, 2 * once.z);
   EXPECT_EQ(twice.valid, 16);
@@ -164,10 +164,10 @@ TEST(CrossEntropy, PaddedColumnsTakeNoPart) {
         x[static_cast<size_t>(i / vocab * cols + i % vocab)] = values[static_cast<size_t>(i)];
       Values wide(dtype, {rows, cols}, x);
       Exec exec;
-      const float scale = 0.5f;
+      const StepState state{.grad_scale = 0.5f, .z_weight = 0.01f};
       LossSums sums;
-      cross_entropy(exec, &sums, wide, vocab, {tight.labels.data(), DType::kI32, {rows}}, &scale, 0.01f);
-      const LossSums want = tight.run(exec, scale, 0.01f);
+      cross_entropy(exec, &sums, wide, vocab, {tight.labels.data(), DType::kI32, {rows}}, &state);
+      const LossSums want = tight.run(exec, state.grad_scale, state.z_weight);
       EXPECT_EQ(sums.loss, want.loss);
       EXPECT_EQ(sums.z, want.z);
       EXPECT_EQ(sums.valid, want.valid);
@@ -182,9 +182,9 @@ TEST(CrossEntropy, PaddedColumnsTakeNoPart) {
 TEST(CrossEntropy, ScaleOfZeroOverwrites) {
   Exec exec;
   Problem p(DType::kF32, 6, 40);
-  const float scale = 0;
+  const StepState state{.grad_scale = 0};
   LossSums sums;
-  cross_entropy(exec, &sums, p.logits, p.vocab, {p.labels.data(), DType::kI32, {6}}, &scale, 0);
+  cross_entropy(exec, &sums, p.logits, p.vocab, {p.labels.data(), DType::kI32, {6}}, &state);
   EXPECT_EQ(p.logits.floats(), std::vector<float>(240, 0.0f));
 }
 

@@ -45,12 +45,12 @@ TEST(QuantizeStochastic, DrawsByElement) {
       for (int64_t offset : {int64_t{0}, int64_t{7}}) {
         const Matrix x = random_matrix(m, k, true, 21);
         Exec exec;
-        exec.seed = 0x1234567890abcdefull;
-        exec.step = 5;
-        exec.token_offset = offset;
+        exec.state.seed = 0x1234567890abcdefull;
+        exec.state.step = 5;
+        exec.state.token_offset = offset;
         OwnedCopy copy(stochastic(), columnwise, m, k);
         quantize_form(exec, copy.q, columnwise, x.tensor(), 9, nullptr);
-        const RandomKey key{exec.seed, 5, 9, columnwise ? DrawForm::kColumnwise : DrawForm::kRowwise};
+        const RandomKey key{exec.state.seed, 5, 9, columnwise ? DrawForm::kColumnwise : DrawForm::kRowwise};
         const Nvfp4TensorScale tensor = nvfp4_tensor_scale(*copy.q.amax);
         const std::vector<uint32_t> scales = copy.scales();
         const std::vector<uint8_t> codes = copy.codes();
@@ -75,45 +75,47 @@ TEST(QuantizeStochastic, SameKeySameBitsOtherKeyOtherBits) {
       if (hadamard && !columnwise) continue;
       const QuantFormat f = stochastic(hadamard);
       Exec exec;
-      exec.seed = 1;
+      exec.state.seed = 1;
       const auto first = codes_of(exec, f, columnwise, x.tensor(), 3);
       EXPECT_EQ(codes_of(exec, f, columnwise, x.tensor(), 3), first);
       EXPECT_NE(codes_of(exec, f, columnwise, x.tensor(), 4), first);
-      exec.step = 1;
+      exec.state.step = 1;
       EXPECT_NE(codes_of(exec, f, columnwise, x.tensor(), 3), first);
-      exec.step = 0;
-      exec.seed = 2;
+      exec.state.step = 0;
+      exec.state.seed = 2;
       EXPECT_NE(codes_of(exec, f, columnwise, x.tensor(), 3), first);
-      exec.seed = 1;
+      exec.state.seed = 1;
       exec.pass = Pass::kReplay;
       EXPECT_EQ(codes_of(exec, f, columnwise, x.tensor(), 3), first);
       const int threads = omp_get_max_threads();
       for (int n : {1, 3}) {
         omp_set_num_threads(n);
         Exec other;
-        other.seed = 1;
+        other.state.seed = 1;
         EXPECT_EQ(codes_of(other, f, columnwise, x.tensor(), 3), first);
       }
       omp_set_num_threads(threads);
       for (Isa isa : {Isa::kBase, Isa::kAvx2}) {
         if (isa > detect_isa()) continue;
         Exec other(isa);
-        other.seed = 1;
+        other.state.seed = 1;
         EXPECT_EQ(codes_of(other, f, columnwise, x.tensor(), 3), first);
       }
     }
 }
 
-// 64 tokens at once and 32 + 32 with an offset draw the same bits; the tensor's amax is given so that scales agree.
+// 64 tokens at once and 32 + 32 with an offset, of micro-batches or of chunks, draw the same bits; the tensor's amax is
+// given so that scales agree.
 TEST(QuantizeStochastic, TokenOffsetMakesTheLayoutIrrelevant) {
   const Matrix x = random_matrix(64, 80, true, 23);
   const float amax = 900;
   Exec exec;
-  exec.token_offset = 128;
+  exec.state.token_offset = 128;
   const auto whole_rows = codes_of(exec, stochastic(), false, x.tensor(), 3, &amax);
   const auto whole_columns = codes_of(exec, stochastic(), true, x.tensor(), 3, &amax);
-  for (int64_t half : {0, 1}) {
-    exec.token_offset = 128 + half * 32;
+  for (auto [half, chunks] : {std::pair<int64_t, bool>{0, false}, {1, false}, {1, true}}) {
+    exec.state.token_offset = chunks ? 128 : 128 + half * 32;
+    exec.row_offset = chunks ? half * 32 : 0;
     const ConstTensor part = x.tensor().slice(half * 32, 32);
     const auto rows = codes_of(exec, stochastic(), false, part, 3, &amax);
     EXPECT_TRUE(std::equal(rows.begin(), rows.end(), whole_rows.begin() + half * 32 * 80));
@@ -161,7 +163,7 @@ TEST(QuantizeStochastic, MeanOfDrawsBeatsNearest) {
     Exec exec;
     std::vector<double> mean(static_cast<size_t>(x.m * x.k));
     for (uint32_t step = 0; step < kDraws; ++step) {
-      exec.step = step;
+      exec.state.step = step;
       const auto y = values_of(exec, stochastic(), columnwise, x);
       for (size_t i = 0; i < y.size(); ++i) mean[i] += y[i] / static_cast<double>(kDraws);
     }

@@ -156,7 +156,7 @@ TEST_P(Contract, ReplayIsBitwiseEqual) {
   LinearRun run(entry, options, {64, 96, 128}, DType::kF32);
   for (uint32_t step = 0; step < 4; ++step) {
     fill(run, 10 * step, 1.0f + 50.0f * static_cast<float>(step));
-    run.exec.step = step;
+    run.exec.state.step = step;
     run.recipe->refresh_weight(run.exec, run.w);
     run.forward();
     const auto y = raw(run.y);
@@ -181,7 +181,7 @@ TEST_P(Contract, EvaluationLeavesNoTrace) {
   for (const bool evaluates : {false, true}) {
     LinearRun run(entry, options, {64, 96, 128}, DType::kF32);
     for (uint32_t step = 0; step < 3; ++step) {
-      run.exec.step = step;
+      run.exec.state.step = step;
       if (evaluates) {
         run.exec.pass = Pass::kEvaluate;
         fill(run, 100 + step, 1000);

@@ -65,7 +65,7 @@ class LinearRun {
       dx = arena.tensor("dx", entry.compute, {sizes.m, sizes.k});
       dw = arena.tensor("dw", dw_dtype, {sizes.n, sizes.k});
     });
-    exec.seed = 7;
+    exec.state.seed = 7;
   }
 
   void forward() {

@@ -69,7 +69,7 @@ Trace train(const std::string& arch, const PrecisionConfig& precision, const Pla
                 {.tokens = a.tokens(), .sequence_length = 64, .recompute = parse_recompute(plan.recompute)});
   engine.build();
   engine.initialize(7);
-  engine.exec().seed = 7;
+  engine.exec().state.seed = 7;
   Trace trace;
   for (uint32_t step = 1; step <= 3; ++step) {
     engine.begin_step(step);

@@ -46,7 +46,7 @@ void cross_entropy_rows(const CrossEntropy& a) {
       T* x = static_cast<T*>(a.logits) + r * a.cols;
       const int32_t label = a.labels[r];
       a.loss[r] = a.lse[r] = 0;
-      if (a.gradient)
+      if (a.state)
         for (int64_t i = label == kIgnoredLabel ? 0 : n; i < a.cols; ++i) x[i] = from_float<T>(0.0f);
       if (label == kIgnoredLabel) continue;
       alignas(64) float e[kTile];
@@ -65,11 +65,11 @@ void cross_entropy_rows(const CrossEntropy& a) {
       const double lse = largest + log_sum;
       a.loss[r] = log_sum + (largest - target);
       a.lse[r] = lse;
-      if (!a.gradient) continue;
+      if (!a.state) continue;
       // d(loss + z lse²)/dx_j = p_j (1 + 2 z lse) - [j = label].
-      const double weight = a.grad_scale * (1.0 + 2.0 * static_cast<double>(a.z_weight) * lse);
+      const double weight = a.state->grad_scale * (1.0 + 2.0 * static_cast<double>(a.state->z_weight) * lse);
       const auto scale = static_cast<float>(weight / sum);
-      const float at_label = vec_exp(to_float(x[label]) - largest) * scale - a.grad_scale;
+      const float at_label = vec_exp(to_float(x[label]) - largest) * scale - a.state->grad_scale;
       for (int64_t i = 0; i < n; i += kTile) {
         const int64_t width = n - i < kTile ? n - i : kTile;
         if (n > kTile) tile_exp(e, x + i, largest, width);  // a row of one tile still has them

@@ -532,8 +532,8 @@ void adamw_update(Exec& exec, AdamwOutcome* outcome, std::span<const AdamwParam>
                         .factors = factors,
                         .inverse_correction2 = 1.0f / factors.sqrt_correction2,
                         .ordinary = are_ordinary(factors),
-                        .keys = PhiloxKeys(exec.seed),
-                        .step = exec.step};
+                        .keys = PhiloxKeys(exec.state.seed),
+                        .step = exec.state.step};
   for (const Launch& l : launches) {
     const int blocks = std::min(std::max(l.whole, l.rest), device.multiprocessors() * kBlocks);
     if (blocks > 0)

@@ -30,9 +30,8 @@ struct Args {
   int vocab;
   int slice;  // groups of a row in one block
   const int32_t* labels;
-  const float* grad_scale;  // null: losses alone
-  float z_weight;
-  double *loss, *lse;  // [R]
+  const StepState* state;  // null: losses alone
+  double *loss, *lse;      // [R]
 };
 
 // The sum of 2^(x log2(e) - c) over logits x, c = max x log2(e).
@@ -158,9 +157,9 @@ struct Softmax {
   Partial all;
   float scale;  // of 2^(x log2(e) - c) in the gradient: d(loss + z lse²)/dx_j = p_j (1 + 2 z lse) - [j = label]
 
-  __device__ __forceinline__ Softmax(const Args& a, const Partial& sums, float grad_scale) : all(sums) {
+  __device__ __forceinline__ Softmax(const Partial& sums, float grad_scale, float z_weight) : all(sums) {
     float weight = grad_scale;
-    if (a.z_weight != 0) weight *= 1 + 2 * a.z_weight * (all.c / kLog2e + logf(all.sum));
+    if (z_weight != 0) weight *= 1 + 2 * z_weight * (all.c / kLog2e + logf(all.sum));
     scale = weight / all.sum;
   }
   __device__ __forceinline__ float gradient(float x) const { return exp2_fast(fmaf(x, kLog2e, -all.c)) * scale; }
@@ -197,7 +196,7 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kBlock, kThre
   const int first_masked = thread + max(whole - thread + kBlock - 1, 0) / kBlock * kBlock;  // of the thread's
   const int64_t stride = gridDim.x / kCluster;
   const uint32_t full = shared_address(&held_full);
-  const float grad_scale = a.grad_scale ? *a.grad_scale : 0.0f;
+  const float grad_scale = a.state ? a.state->grad_scale : 0.0f, z_weight = a.state ? a.state->z_weight : 0.0f;
   const auto row_at = [&](int64_t r) { return static_cast<T*>(a.logits) + r * a.pitch + begin * G::kCount; };
   const auto load = [&](int64_t r) {
     const T* const from = row_at(r);
@@ -227,7 +226,7 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kBlock, kThre
     const bool prefetches = thread == 0 && next_label != kIgnored;
     if (label == kIgnored) {
       if (prefetches) load(r + stride);
-      if (a.grad_scale)
+      if (a.state)
         for (int i = 0; thread + i < count; i += kBlock) to[i] = make_uint4(0, 0, 0, 0);
       if (rank == 0 && thread == 0) a.loss[r] = a.lse[r] = 0;
       label = next_label;
@@ -281,8 +280,8 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kBlock, kThre
     }
     ++turn;
 
-    const Softmax softmax(a, all, grad_scale);
-    if (a.grad_scale) {
+    const Softmax softmax(all, grad_scale, z_weight);
+    if (a.state) {
 #pragma unroll
       for (int j = 0; j < kHeld; ++j)
         if (thread + j * kBlock < count) {
@@ -318,7 +317,7 @@ __global__ void __launch_bounds__(kThreads) rows_kernel(Args a) {
   let_next_begin();
   if (label == kIgnored) {
     const float zeros[G::kCount] = {};
-    if (a.grad_scale)
+    if (a.state)
       for (int i = thread; i < groups; i += threads) G::write(row, a.pitch, i, zeros);
     if (thread == 0) a.loss[r] = a.lse[r] = 0;
     return;
@@ -339,10 +338,10 @@ __global__ void __launch_bounds__(kThreads) rows_kernel(Args a) {
     partial = {c, sum};
   }
   share(of_warp, partial);  // all have read the target
-  const float grad_scale = a.grad_scale ? *a.grad_scale : 0.0f;
-  const Softmax softmax(a, combine_block(of_warp), grad_scale);
+  const float grad_scale = a.state ? a.state->grad_scale : 0.0f, z_weight = a.state ? a.state->z_weight : 0.0f;
+  const Softmax softmax(combine_block(of_warp), grad_scale, z_weight);
   if (thread == 0) softmax.put_losses(a, r, target);
-  if (!a.grad_scale) return;
+  if (!a.state) return;
   for (int i = thread; i < groups; i += threads) {
     float x[G::kCount];
     G::widen(x, G::read(row, a.pitch, i));
@@ -433,7 +432,7 @@ void launch_all(CudaDevice& device, const Args& args) {
 }  // namespace
 
 void cross_entropy(Exec& exec, LossSums* sums, Tensor logits, int64_t vocab, ConstTensor labels,
-                   const float* grad_scale, float z_weight) {
+                   const StepState* state) {
   const OpScope scope(exec, "cross_entropy");
   const int64_t rows = logits.dim(0);
   check(cross_entropy_scratch_bytes(rows) <= exec.shared_scratch_bytes(),
@@ -447,8 +446,7 @@ void cross_entropy(Exec& exec, LossSums* sums, Tensor logits, int64_t vocab, Con
                   .vocab = static_cast<int>(vocab),
                   .slice = 0,
                   .labels = labels.as<int32_t>(),
-                  .grad_scale = grad_scale,
-                  .z_weight = z_weight,
+                  .state = state,
                   .loss = loss,
                   .lse = loss + rows};
   CudaDevice& device = device_of(exec);
