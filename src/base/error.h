@@ -20,6 +20,7 @@ enum class Exit : int {
   kMemory = 6,        // does not fit
   kPeerLost = 7,      // another rank died or hangs
   kUnavailable = 8,   // precision or hardware not available
+  kDevice = 9,        // the device failed: the same command goes on on a healthy one
   kInterrupted = 75,  // stopped by a signal; the same command resumes
 };
 

@@ -1,6 +1,7 @@
 // A GPU as the house sees it: memory, one stream of work, graphs of it. Implemented by mantissa_cuda.so, a module that
-// is loaded at run time, so that the program starts where no CUDA library is. Errors of the driver are
-// Exit::kUnavailable, those of a kernel Exit::kInternal.
+// is loaded at run time, so that the program starts where no CUDA library is. An error keeps its kind: Exit::kMemory,
+// no memory left; kUnavailable, no device, driver or kernel that fits; kDevice, the device failed or is lost;
+// kInternal, what a kernel did itself. Messages name the op that was enqueued last.
 #pragma once
 
 #include <cstdint>
@@ -94,6 +95,11 @@ class Device {
   virtual void set_gemm_choices(const std::vector<std::string>& lines) = 0;
   // "fprop bf16 16384x4096x2048 ... -> algorithm" of every shape used so far, for run.json.
   virtual std::vector<std::string> gemm_choices() const = 0;
+  // The same of cuDNN's attention: "attention_fwd 16x1024 tokens ... -> plan".
+  virtual void set_attention_plans(const std::vector<std::string>& lines) = 0;
+  virtual std::vector<std::string> attention_plans() const = 0;
+  // "op: reason" of every slower way that an op took so far; each was said on stderr when it was first taken.
+  virtual std::vector<std::string> slow_paths() const = 0;
 };
 
 // The number of GPUs that can be opened; 0, and in `absence` why.

@@ -236,9 +236,11 @@ bool run_compare(const TrainConfig& config, bool restart, const CompareHooks& ho
   for (const CompareRowSpec& spec : specs)
     in_context(spec.name, [&] { Trainer(row_config(config, spec, 0), first_data, {1, 1}, device); });
   const MachineRates rates = goes_on ? recorded_rates(before, path) : measure_rates(device);
-  // The same GEMM algorithms in every row, those of an earlier start too.
+  // The same GEMM algorithms and attention plans in every row, those of an earlier start too.
   if (goes_on && device && before.contains("gemm"))
     device->set_gemm_choices(before["gemm"].get<std::vector<std::string>>());
+  if (goes_on && device && before.contains("attention"))
+    device->set_attention_plans(before["attention"].get<std::vector<std::string>>());
   if (restart) {
     folder.begin(identity);
     folder.drop_rows(row_folders(config, specs));
@@ -280,7 +282,10 @@ bool run_compare(const TrainConfig& config, bool restart, const CompareHooks& ho
                 {"baseline", fmt::format("{} row of the same weights", baseline_recipe())},
                 {"rows_planned", specs.size()},
                 {"rows", rows}};
-    if (device) out["gemm"] = device->gemm_choices();
+    if (device) {
+      out["gemm"] = device->gemm_choices();
+      out["attention"] = device->attention_plans();
+    }
     folder.expect_held();
     write_atomic(path, out.dump(2) + "\n");
     if (hooks.row_ended) hooks.row_ended();

@@ -64,16 +64,19 @@ std::unique_ptr<Device> open_gpu(const DeviceConfig& config, std::string& absenc
   }
   const std::string cache = cache_folder();
   const bool searches = config.search && !config.deterministic;
-  std::unique_ptr<Device> device = open_device({.ordinal = config.ordinal(),
-                                                .deterministic = config.deterministic,
-                                                .search = config.search,
-                                                .cache_folder = cache});
+  std::unique_ptr<Device> device;
+  // What is not there is a reason to take the CPU; a device that fails, or a kernel that does, is an error.
   try {
+    device = open_device({.ordinal = config.ordinal(),
+                          .deterministic = config.deterministic,
+                          .search = config.search,
+                          .cache_folder = cache});
     try_kernel(*device);
   } catch (const Error& error) {
     if (error.code() != Exit::kUnavailable) throw;
-    absence = fmt::format("{} (sm_{}) does not run this build's kernels: {}", device->info().name, device->info().sm,
-                          error.what());
+    absence = device ? fmt::format("{} (sm_{}) does not run this build's kernels: {}", device->info().name,
+                                   device->info().sm, error.what())
+                     : std::string(error.what());
     return nullptr;
   }
   if (searches && cache.empty())

@@ -361,6 +361,8 @@ RunResult Trainer::run(RunFolder& folder, const TrainHooks& hooks) {
       result.memory_measured_bytes = measured_bytes();
       if (device_) {
         about["gemm"] = device_->gemm_choices();
+        about["attention"] = device_->attention_plans();
+        about["slow_paths"] = device_->slow_paths();
         log.write_info(about);
       }
       if (hooks.stepped) hooks.stepped(result.first_step_seconds);

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "base/error.h"
 #include "ops/attention.h"
 #include "tests/gpu/on_device.h"
 
@@ -182,6 +183,53 @@ TEST_F(GpuAttentionCudnn, AgreesWithTheOwnKernels) {
     own.forward(exec());
     own.backward(exec());
     expect_near(c, gpu.result(), own.result(), kForwardBound, kBackwardBound);
+  }
+}
+
+// A run's plans are the next one's: by their names, which are said as "SHAPE -> PLAN".
+TEST_F(GpuAttentionCudnn, ARecordFixesThePlans) {
+  const Case& c = kCases[0];
+  const Values v(c);
+  const Forced forced("cudnn");
+  std::vector<std::string> lines;
+  std::vector<std::byte> out;
+  for (int start = 0; start < 2; ++start) {
+    const std::unique_ptr<Device> opened = open_device({});
+    Exec exec(*opened);
+    exec.reserve_scratch(int64_t{256} << 20);
+    opened->set_attention_plans(lines);
+    ::testing::internal::CaptureStderr();
+    OnGpu gpu(*opened, c, v.qkv, v.dout);
+    gpu.forward(exec);
+    gpu.backward(exec);
+    EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+    if (start == 0) {
+      lines = opened->attention_plans(), out = gpu.out_bytes();
+      ASSERT_EQ(lines.size(), 2u);
+      EXPECT_TRUE(lines[0].starts_with("attention_bwd bf16 2x160 tokens 16+8 heads of 128 scale ")) << lines[0];
+      EXPECT_TRUE(lines[1].starts_with("attention_fwd bf16 2x160 tokens 16+8 heads of 128 scale ")) << lines[1];
+      continue;
+    }
+    EXPECT_EQ(opened->attention_plans(), lines);
+    EXPECT_EQ(gpu.out_bytes(), out);
+  }
+  // A name that cuDNN does not have is said, and another plan taken.
+  const std::unique_ptr<Device> opened = open_device({});
+  Exec exec(*opened);
+  exec.reserve_scratch(int64_t{256} << 20);
+  opened->set_attention_plans({lines[1].substr(0, lines[1].find(" -> ")) + " -> no_such_plan"});
+  ::testing::internal::CaptureStderr();
+  OnGpu gpu(*opened, c, v.qkv, v.dout);
+  gpu.forward(exec);
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("no_such_plan"), std::string::npos);
+  EXPECT_EQ(gpu.out_bytes(), out);
+  for (const char* line : {"", "attention_fwd bf16", "attention_fwd bf16 -> ", "gemm -> plan"}) {
+    try {
+      opened->set_attention_plans({line});
+      ADD_FAILURE() << line;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Exit::kInput) << line;
+    }
   }
 }
 

@@ -347,8 +347,7 @@ void run(Exec& exec, const Tensor& out, const KvCache& cache, int64_t length, co
 void cached_attention(Exec& exec, Tensor out, const KvCache& cache, int64_t length, ConstTensor qkv,
                       const HeadLayout& layout, float scale) {
   const OpScope scope(exec, "cached_attention");
-  qkv.dtype == DType::kBF16 ? run<Bf16>(exec, out, cache, length, qkv, layout, scale)
-                            : run<float>(exec, out, cache, length, qkv, layout, scale);
+  with_float(qkv.dtype, [&]<class T>(T) { run<T>(exec, out, cache, length, qkv, layout, scale); });
 }
 
 }  // namespace mantissa::cuda

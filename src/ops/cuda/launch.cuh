@@ -56,7 +56,7 @@ void launch(CudaDevice& device, const Grid& grid, void (*kernel)(Params...), Arg
   overlap.val.programmaticStreamSerializationAllowed = 1;
   config.attrs = &overlap;
   config.numAttrs = grid.follows && device.info().sm >= 90 ? 1 : 0;
-  MANTISSA_CUDA(cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...));
+  MANTISSA_CUDA_ON(device, cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...));
 }
 
 }  // namespace mantissa::cuda

@@ -1,5 +1,9 @@
 #include "ops/cuda/libraries.h"
 
+#include <fmt/core.h>
+
+#include <cstdio>
+
 #include "ops/cuda/attention/cudnn.h"
 #include "ops/cuda/gemm/gemms.h"
 
@@ -16,6 +20,15 @@ class Opened : public Libraries {
   }
   void set_gemm_choices(const std::vector<std::string>& lines) override { gemms_.set_choices(lines); }
   std::vector<std::string> gemm_choices() const override { return gemms_.choices(); }
+  void set_attention_plans(const std::vector<std::string>& lines) override {
+    if (cudnn_)
+      cudnn_->set_plans(lines);
+    else if (!lines.empty())
+      fmt::print(stderr, "attention: the run's record names plans of cuDNN, which is not here: {}\n", cudnn_absence_);
+  }
+  std::vector<std::string> attention_plans() const override {
+    return cudnn_ ? cudnn_->plans() : std::vector<std::string>();
+  }
   Gemms& gemms() { return gemms_; }
   Cudnn* cudnn() const { return cudnn_.get(); }
 

@@ -394,8 +394,7 @@ void launch_held(CudaDevice& device, Args args, int64_t groups) {
   args.slice = static_cast<int>(ceil_div(groups, int64_t{kCluster}));
   const size_t shared = static_cast<size_t>(args.slice) * 16;
   auto* kernel = held_rows_kernel<T, kBlock, kCluster>;
-  MANTISSA_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     static_cast<int>(shared)));
+  device.allow_shared(reinterpret_cast<const void*>(kernel), shared);
   cudaLaunchAttribute cluster{};
   cluster.id = cudaLaunchAttributeClusterDimension;
   cluster.val.clusterDim = {kCluster, 1, 1};
@@ -406,7 +405,7 @@ void launch_held(CudaDevice& device, Args args, int64_t groups) {
   config.attrs = &cluster;
   config.numAttrs = 1;
   int resident = 0;
-  MANTISSA_CUDA(cudaOccupancyMaxActiveClusters(&resident, reinterpret_cast<const void*>(kernel), &config));
+  MANTISSA_CUDA_ON(device, cudaOccupancyMaxActiveClusters(&resident, reinterpret_cast<const void*>(kernel), &config));
   check(resident > 0, "cross_entropy: no cluster of {} blocks with {} bytes fits the device", kCluster, shared);
   const auto clusters = static_cast<unsigned>(std::min(args.rows, int64_t{resident}));
   launch(device, {.blocks = clusters * kCluster, .threads = kBlock, .shared_bytes = shared}, kernel, args);
@@ -419,6 +418,8 @@ void launch_all(CudaDevice& device, const Args& args) {
   const bool aligned = args.pitch % kCount == 0 && reinterpret_cast<uintptr_t>(args.logits) % 16 == 0;
   if (!aligned || groups > kMostCluster * kThreads * kHeld) {
     const auto threads = static_cast<unsigned>(std::min(int64_t{kThreads}, ceil_div(groups, int64_t{32}) * 32));
+    device.say_slow("cross_entropy", aligned ? "rows are too wide for registers: each is read twice"
+                                             : "rows are not whole aligned groups of 16 bytes: each is read twice");
     const Grid grid{.blocks = static_cast<unsigned>(args.rows), .threads = threads};
     return launch(device, grid, aligned ? rows_kernel<T, true> : rows_kernel<T, false>, args);
   }
@@ -450,10 +451,7 @@ void cross_entropy(Exec& exec, LossSums* sums, Tensor logits, int64_t vocab, Con
                   .loss = loss,
                   .lse = loss + rows};
   CudaDevice& device = device_of(exec);
-  if (logits.dtype == DType::kBF16)
-    launch_all<Bf16>(device, args);
-  else
-    launch_all<float>(device, args);
+  with_float(logits.dtype, [&]<class T>(T) { launch_all<T>(device, args); });
   launch(device, {.blocks = 1, .threads = kSumThreads, .follows = true}, add_losses_kernel, sums, loss, loss + rows,
          labels.as<int32_t>(), rows);
 }

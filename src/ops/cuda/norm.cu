@@ -349,6 +349,12 @@ __global__ void __launch_bounds__(kThreads) norm_bwd_any_kernel(const BwdArgs a)
   }
 }
 
+// Said where no team holds such a row.
+void say_slow_rows(CudaDevice& device, const char* op, bool whole) {
+  device.say_slow(op, whole ? "rows are too wide for registers: a block each, which reads them two or three times"
+                            : "rows are not whole aligned groups of 8 elements: a block each, element by element");
+}
+
 dim3 block_of(int teams, const Layout& layout) {
   return dim3(static_cast<unsigned>(layout.warps * kWarp), static_cast<unsigned>(teams));
 }
@@ -384,11 +390,13 @@ void norm_fwd(const char* op, Exec& exec, const Operand& y, Tensor mean, Tensor 
     visit_float(y.high, [&]<class Y>(Y*) {
       constexpr int kMost = most_groups<kLayerNorm, X>;
       const Layout layout = layout_of(args.cols, kMost, whole, false);
-      if (layout.groups == 0)
+      if (layout.groups == 0) {
+        say_slow_rows(device, op, whole);
         return launch(device,
                       {.blocks = static_cast<unsigned>(std::min<int64_t>(args.rows, 4 * device.multiprocessors())),
                        .threads = kThreads},
                       norm_fwd_any_kernel<kLayerNorm, X, Y>, args);
+      }
       const int teams = std::max(1, kFwdWarps / layout.warps);
       const Grid grid{.blocks = static_cast<unsigned>(ceil_div(args.rows, int64_t{teams})),
                       .threads = block_of(teams, layout),
@@ -427,6 +435,7 @@ void norm_bwd(const char* op, Exec& exec, Tensor dx, Tensor dweight, Tensor dbia
     args.partial = partial_rows(op, exec, blocks, kSums * args.cols);
     Grid grid{.blocks = static_cast<unsigned>(blocks), .threads = kThreads};
     if (layout.groups == 0) {
+      say_slow_rows(device, op, whole);
       launch(device, grid, norm_bwd_any_kernel<kLayerNorm, T>, args);
     } else {
       grid.threads = block_of(teams, layout);

@@ -307,6 +307,9 @@ int lanes_of(const Args& a) {
   return lanes;
 }
 
+constexpr const char* kSlow =
+    "heads are not whole aligned groups of 16 elements, up to 256 of them: a warp each, element by element";
+
 // Calls f with std::integral_constant<int, lanes>.
 template <class F>
 void with_lanes(int lanes, F&& f) {
@@ -323,10 +326,11 @@ void with_lanes(int lanes, F&& f) {
 }
 
 template <bool kNorm>
-void run_forward(Exec& exec, DType dtype, const Args& args) {
+void run_forward(const char* op, Exec& exec, DType dtype, const Args& args) {
   if (args.tokens == 0) return;
   CudaDevice& device = device_of(exec);
   const int lanes = lanes_of(args);
+  if (lanes == 0) device.say_slow(op, kSlow);
   const auto run = [&]<class T>(T) {
     if (lanes == 0) {
       const int64_t items = args.tokens * (args.heads + 2 * args.kv_heads);
@@ -340,7 +344,7 @@ void run_forward(Exec& exec, DType dtype, const Args& args) {
     with_lanes(lanes,
                [&](auto n) { launch(device, grid, rope_kernel<kNorm, decltype(n)::value, T>, args, items, heads); });
   };
-  dtype == DType::kBF16 ? run(Bf16{}) : run(float{});
+  with_float(dtype, run);
 }
 
 }  // namespace
@@ -348,7 +352,7 @@ void run_forward(Exec& exec, DType dtype, const Args& args) {
 void rope_fwd(Exec& exec, Tensor y, ConstTensor x, ConstTensor cos_sin, ConstTensor positions,
               const HeadLayout& layout) {
   const OpScope scope(exec, "rope_fwd");
-  run_forward<false>(exec, x.dtype, args_of(y, x, cos_sin, positions, layout));
+  run_forward<false>("rope_fwd", exec, x.dtype, args_of(y, x, cos_sin, positions, layout));
 }
 
 void rope_bwd(Exec& exec, Tensor dx, ConstTensor dy, ConstTensor cos_sin, ConstTensor positions,
@@ -356,7 +360,7 @@ void rope_bwd(Exec& exec, Tensor dx, ConstTensor dy, ConstTensor cos_sin, ConstT
   const OpScope scope(exec, "rope_bwd");
   Args args = args_of(dx, dy, cos_sin, positions, layout);
   args.sign = -1;
-  run_forward<false>(exec, dy.dtype, args);
+  run_forward<false>("rope_bwd", exec, dy.dtype, args);
 }
 
 void qk_norm_rope_fwd(Exec& exec, Tensor y, Tensor rstd, ConstTensor x, ConstTensor q_weight, ConstTensor k_weight,
@@ -365,7 +369,7 @@ void qk_norm_rope_fwd(Exec& exec, Tensor y, Tensor rstd, ConstTensor x, ConstTen
   Args args = args_of(y, x, cos_sin, positions, layout);
   args.q_weight = q_weight.data, args.k_weight = k_weight.data;
   args.rstd = rstd.as<float>(), args.eps = eps;
-  run_forward<true>(exec, x.dtype, args);
+  run_forward<true>("qk_norm_rope_fwd", exec, x.dtype, args);
 }
 
 void qk_norm_rope_bwd(Exec& exec, Tensor dx, Tensor dq_weight, Tensor dk_weight, ConstTensor dy, ConstTensor x,
@@ -379,6 +383,7 @@ void qk_norm_rope_bwd(Exec& exec, Tensor dx, Tensor dq_weight, Tensor dk_weight,
   if (args.tokens == 0) return;
   CudaDevice& device = device_of(exec);
   const int lanes = lanes_of(args);
+  if (lanes == 0) device.say_slow(op, kSlow);
   int64_t blocks = std::min(args.tokens, kRowReductionBlocks);
   if (lanes) blocks = std::min({ceil_div(args.tokens, kBwdThreads / kWarp), int64_t{device.multiprocessors()}, blocks});
   args.partial = partial_rows(op, exec, blocks, 2 * layout.head_dim);
@@ -388,7 +393,7 @@ void qk_norm_rope_bwd(Exec& exec, Tensor dx, Tensor dq_weight, Tensor dk_weight,
     if (lanes == 0) return launch(device, grid, any_kernel<Mode::kNormBwd, T>, args);
     with_lanes(lanes, [&](auto n) { launch(device, grid, qk_norm_rope_bwd_kernel<decltype(n)::value, T>, args); });
   };
-  x.dtype == DType::kBF16 ? run(Bf16{}) : run(float{});
+  with_float(x.dtype, run);
   add_partials(exec, args.partial, blocks, dq_weight, dk_weight);
 }
 

@@ -3,6 +3,7 @@
 #include <nvtx3/nvToolsExt.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "base/error.h"
 #include "tensor/cuda/check.h"
@@ -15,31 +16,27 @@ std::string version_text(int version) { return fmt::format("{}.{}", version / 10
 
 class CudaGraph : public DeviceGraph {
  public:
-  CudaGraph(cudaGraph_t graph, cudaStream_t stream) : stream_(stream) {
+  CudaGraph(cudaGraph_t graph, CudaDevice& device) : device_(device) {
     const cudaError_t status = cudaGraphInstantiate(&executable_, graph, 0);
     cudaGraphDestroy(graph);
-    MANTISSA_CUDA(status);
-    MANTISSA_CUDA(cudaGraphUpload(executable_, stream_));
+    check_cuda(status, "cudaGraphInstantiate");
+    MANTISSA_CUDA(cudaGraphUpload(executable_, device.stream()));
   }
   ~CudaGraph() override { cudaGraphExecDestroy(executable_); }
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
 
-  void launch() override { MANTISSA_CUDA(cudaGraphLaunch(executable_, stream_)); }
+  void launch() override {
+    device_.mark_graph();
+    MANTISSA_CUDA_ON(device_, cudaGraphLaunch(executable_, device_.stream()));
+  }
 
  private:
-  cudaStream_t stream_;
+  CudaDevice& device_;
   cudaGraphExec_t executable_ = nullptr;
 };
 
 }  // namespace
-
-void check_cuda(cudaError_t status, const char* what) {
-  if (status == cudaSuccess) return;
-  const Exit code = status == cudaErrorMemoryAllocation ? Exit::kMemory : Exit::kUnavailable;
-  cudaGetLastError();
-  fail(code, "CUDA: {}: {}", what, cudaGetErrorString(status));
-}
 
 int count_devices(std::string& absence) {
   int count = 0;
@@ -91,7 +88,7 @@ void* CudaDevice::allocate(int64_t bytes) {
     cudaGetLastError();
     fail(Exit::kMemory, "memory: {} bytes of {} could not be allocated, {} are free", bytes, info_.name, free_bytes());
   }
-  check_cuda(status, "cudaMalloc");
+  check_cuda(status, "cudaMalloc", last_op_);
   zero(p, bytes);
   return p;
 }
@@ -103,7 +100,7 @@ void CudaDevice::release(void* p) noexcept {
 
 void* CudaDevice::allocate_pinned(int64_t bytes) {
   void* p = nullptr;
-  MANTISSA_CUDA(cudaMallocHost(&p, static_cast<size_t>(bytes)));
+  MANTISSA_CUDA_ON(*this, cudaMallocHost(&p, static_cast<size_t>(bytes)));
   return p;
 }
 
@@ -114,32 +111,32 @@ void CudaDevice::release_pinned(void* p) noexcept {
 
 int64_t CudaDevice::free_bytes() {
   size_t free = 0, total = 0;
-  MANTISSA_CUDA(cudaMemGetInfo(&free, &total));
+  MANTISSA_CUDA_ON(*this, cudaMemGetInfo(&free, &total));
   return static_cast<int64_t>(free);
 }
 
 void CudaDevice::zero(void* to, int64_t bytes) {
-  MANTISSA_CUDA(cudaMemsetAsync(to, 0, static_cast<size_t>(bytes), stream_));
+  MANTISSA_CUDA_ON(*this, cudaMemsetAsync(to, 0, static_cast<size_t>(bytes), stream_));
 }
 
 void CudaDevice::copy_in(void* to, const void* from, int64_t bytes) {
-  MANTISSA_CUDA(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream_));
+  MANTISSA_CUDA_ON(*this, cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream_));
 }
 
 void CudaDevice::copy_within(void* to, const void* from, int64_t bytes) {
-  MANTISSA_CUDA(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream_));
+  MANTISSA_CUDA_ON(*this, cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream_));
 }
 
 void CudaDevice::copy_out(void* to, const void* from, int64_t bytes) {
-  MANTISSA_CUDA(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream_));
+  MANTISSA_CUDA_ON(*this, cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream_));
   synchronize();
 }
 
-void CudaDevice::synchronize() { MANTISSA_CUDA(cudaStreamSynchronize(stream_)); }
+void CudaDevice::synchronize() { MANTISSA_CUDA_ON(*this, cudaStreamSynchronize(stream_)); }
 
 std::unique_ptr<DeviceGraph> CudaDevice::capture(const std::function<void()>& work) {
   check(!capturing_ && !profiling_, "capture: inside a capture or a profile");
-  MANTISSA_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
+  MANTISSA_CUDA_ON(*this, cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
   capturing_ = true;
   cudaGraph_t graph = nullptr;
   try {
@@ -152,20 +149,20 @@ std::unique_ptr<DeviceGraph> CudaDevice::capture(const std::function<void()>& wo
     throw;
   }
   capturing_ = false;
-  MANTISSA_CUDA(cudaStreamEndCapture(stream_, &graph));
-  return std::make_unique<CudaGraph>(graph, stream_);
+  MANTISSA_CUDA_ON(*this, cudaStreamEndCapture(stream_, &graph));
+  return std::make_unique<CudaGraph>(graph, *this);
 }
 
 double CudaDevice::time_us(const std::function<void()>& work) {
   cudaEvent_t begin, end;
-  MANTISSA_CUDA(cudaEventCreate(&begin));
-  MANTISSA_CUDA(cudaEventCreate(&end));
-  MANTISSA_CUDA(cudaEventRecord(begin, stream_));
+  MANTISSA_CUDA_ON(*this, cudaEventCreate(&begin));
+  MANTISSA_CUDA_ON(*this, cudaEventCreate(&end));
+  MANTISSA_CUDA_ON(*this, cudaEventRecord(begin, stream_));
   work();
-  MANTISSA_CUDA(cudaEventRecord(end, stream_));
+  MANTISSA_CUDA_ON(*this, cudaEventRecord(end, stream_));
   synchronize();
   float ms = 0;
-  MANTISSA_CUDA(cudaEventElapsedTime(&ms, begin, end));
+  MANTISSA_CUDA_ON(*this, cudaEventElapsedTime(&ms, begin, end));
   cudaEventDestroy(begin);
   cudaEventDestroy(end);
   return ms * 1e3;
@@ -173,8 +170,8 @@ double CudaDevice::time_us(const std::function<void()>& work) {
 
 void CudaDevice::start_profile() {
   check(!capturing_ && !profiling_, "start_profile: inside a capture or a profile");
-  if (!profile_start_) MANTISSA_CUDA(cudaEventCreate(&profile_start_));
-  MANTISSA_CUDA(cudaEventRecord(profile_start_, stream_));
+  if (!profile_start_) MANTISSA_CUDA_ON(*this, cudaEventCreate(&profile_start_));
+  MANTISSA_CUDA_ON(*this, cudaEventRecord(profile_start_, stream_));
   profiling_ = true;
 }
 
@@ -185,8 +182,8 @@ std::vector<OpTime> CudaDevice::stop_profile() {
   std::vector<OpTime> times;
   for (const Mark& mark : marks_) {
     float begin = 0, end = 0;
-    MANTISSA_CUDA(cudaEventElapsedTime(&begin, profile_start_, mark.begin));
-    MANTISSA_CUDA(cudaEventElapsedTime(&end, profile_start_, mark.end));
+    MANTISSA_CUDA_ON(*this, cudaEventElapsedTime(&begin, profile_start_, mark.begin));
+    MANTISSA_CUDA_ON(*this, cudaEventElapsedTime(&end, profile_start_, mark.end));
     times.push_back({mark.op, begin * 1e3, end * 1e3});
     cudaEventDestroy(mark.begin);
     cudaEventDestroy(mark.end);
@@ -200,27 +197,34 @@ void CudaDevice::allow_shared(const void* kernel, size_t bytes) {
   const auto [limit, is_new] = shared_limits_.try_emplace(kernel, 0);
   if (is_new) {
     cudaFuncAttributes attributes;
-    MANTISSA_CUDA(cudaFuncGetAttributes(&attributes, kernel));
+    MANTISSA_CUDA_ON(*this, cudaFuncGetAttributes(&attributes, kernel));
     limit->second = kWithoutLeave - std::min(kWithoutLeave, attributes.sharedSizeBytes);
   }
   if (bytes <= limit->second) return;
-  MANTISSA_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+  MANTISSA_CUDA_ON(*this,
+                   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
   limit->second = bytes;
 }
 
 void CudaDevice::mark_begin(const char* op) {
+  last_op_ = op;
   nvtxRangePushA(op);
   if (!profiling_) return;
   Mark mark{op, nullptr, nullptr};
-  MANTISSA_CUDA(cudaEventCreate(&mark.begin));
-  MANTISSA_CUDA(cudaEventCreate(&mark.end));
-  MANTISSA_CUDA(cudaEventRecord(mark.begin, stream_));
+  MANTISSA_CUDA_ON(*this, cudaEventCreate(&mark.begin));
+  MANTISSA_CUDA_ON(*this, cudaEventCreate(&mark.end));
+  MANTISSA_CUDA_ON(*this, cudaEventRecord(mark.begin, stream_));
   marks_.push_back(mark);
 }
 
 void CudaDevice::mark_end() {
   nvtxRangePop();
   if (profiling_) cudaEventRecord(marks_.back().end, stream_);
+}
+
+void CudaDevice::say_slow(const char* op, const char* reason) {
+  if (slow_paths_.insert(fmt::format("{}: {}", op, reason)).second)
+    fmt::print(stderr, "slow path: {}: {}\n", op, reason);
 }
 
 DeviceState CudaDevice::state() { return read_state(info_.pci_bus_id); }

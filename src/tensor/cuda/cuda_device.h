@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -19,6 +20,8 @@ class Libraries {
   virtual void describe(DeviceInfo& info) const = 0;  // versions
   virtual void set_gemm_choices(const std::vector<std::string>& lines) = 0;
   virtual std::vector<std::string> gemm_choices() const = 0;
+  virtual void set_attention_plans(const std::vector<std::string>& lines) = 0;
+  virtual std::vector<std::string> attention_plans() const = 0;
 };
 
 class CudaDevice : public Device {
@@ -50,6 +53,9 @@ class CudaDevice : public Device {
   DeviceState state() override;
   void set_gemm_choices(const std::vector<std::string>& lines) override { libraries_->set_gemm_choices(lines); }
   std::vector<std::string> gemm_choices() const override { return libraries_->gemm_choices(); }
+  void set_attention_plans(const std::vector<std::string>& lines) override { libraries_->set_attention_plans(lines); }
+  std::vector<std::string> attention_plans() const override { return libraries_->attention_plans(); }
+  std::vector<std::string> slow_paths() const override { return {slow_paths_.begin(), slow_paths_.end()}; }
 
   cudaStream_t stream() const { return stream_; }
   int multiprocessors() const { return info_.multiprocessors; }
@@ -61,9 +67,14 @@ class CudaDevice : public Device {
   // 48 KiB that need no leave. A look-up once a kernel is known.
   void allow_shared(const void* kernel, size_t bytes);
 
-  // The start and end of an op in a profile; nothing outside one.
+  // The start and end of an op: its place in a profile, and its name in an error.
   void mark_begin(const char* op);
   void mark_end();
+  void mark_graph() { last_op_ = "a captured graph"; }
+  // Of the work enqueued so far; null before any.
+  const char* last_op() const { return last_op_; }
+  // `op` takes a slower way, for `reason`: said on stderr the first time.
+  void say_slow(const char* op, const char* reason);
 
  private:
   struct Mark {
@@ -77,6 +88,8 @@ class CudaDevice : public Device {
   cudaStream_t stream_ = nullptr;
   std::unique_ptr<Libraries> libraries_;
   bool capturing_ = false, profiling_ = false;
+  const char* last_op_ = nullptr;
+  std::set<std::string> slow_paths_;  // "OP: REASON"
   cudaEvent_t profile_start_ = nullptr;
   std::vector<Mark> marks_;
   std::unordered_map<const void*, size_t> shared_limits_;  // dynamic bytes, by kernel

@@ -1,13 +1,17 @@
 #include "ops/cuda/attention/cudnn.h"
 
 #include "base/error.h"
+#include "tensor/cuda/check.h"
 
 #ifdef MANTISSA_CUDNN_FRONTEND
 
 #include <cudnn_frontend.h>
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <unordered_map>
 
@@ -43,12 +47,24 @@ enum Uid : int64_t {
   kFirstStatistic
 };
 
+constexpr const char* kArrow = " -> ";
+
+// What cannot be made is not available here, unless CUDA says more.
 void need(fe::error_t status, const char* what) {
-  if (status.is_bad()) fail(Exit::kUnavailable, "cuDNN: {}: {}", what, status.get_message());
+  if (status.is_bad()) fail_in_library(fmt::format("cuDNN: {}: {}", what, status.get_message()), Exit::kUnavailable);
 }
 
 void need(cudnnStatus_t status, const char* what) {
-  if (status != CUDNN_STATUS_SUCCESS) fail(Exit::kUnavailable, "cuDNN: {}: status {}", what, static_cast<int>(status));
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  fail_in_library(fmt::format("cuDNN: {}: status {}", what, static_cast<int>(status)), Exit::kUnavailable);
+}
+
+// "attention_bwd bf16 16x1024 tokens 16+8 heads of 128 scale 0.0883883", packed "4096 tokens in 4 slots of 1024".
+std::string words_of(const CudnnShape& s) {
+  const std::string documents = s.packed ? fmt::format("{} tokens in {} slots of {}", s.tokens, s.batch, s.longest)
+                                         : fmt::format("{}x{} tokens", s.batch, s.longest);
+  return fmt::format("{} bf16 {} {}+{} heads of {} scale {}", s.backward ? "attention_bwd" : "attention_fwd", documents,
+                     s.heads, s.kv_heads, s.head_dim, s.scale);
 }
 
 // A graph, and the addresses that its next execution takes.
@@ -56,6 +72,7 @@ struct Plan {
   fe::graph::Graph graph;
   std::unordered_map<int64_t, void*> addresses;
   int64_t workspace = 0;
+  std::string name;
 };
 
 class GraphBuilder {
@@ -161,18 +178,56 @@ struct Cudnn::Impl {
       need(fe::detail::create_handle(&handle), "cudnnCreate");
       need(fe::detail::set_stream(handle, device.stream()), "cudnnSetStream");
     }
+    std::unique_ptr<Plan> plan = recorded(shape);
+    if (!plan) {
+      plan = described(shape);
+      const fe::error_t first = plan->graph.build(handle, {fe::HeurMode_t::A});
+      if (first.is_bad()) {
+        plan = described(shape);
+        need(plan->graph.build(handle, {fe::HeurMode_t::FALLBACK}), "attention");
+        device.say_slow(shape.backward ? "attention_bwd" : "attention_fwd",
+                        "cuDNN's heuristics offer no engine that runs: one of its fallback engines is taken");
+      }
+      need(plan->graph.get_plan_name(plan->name), "plan of attention");
+    }
+    need(plan->graph.get_workspace_size(plan->workspace), "workspace of attention");
+    return *(plans[shape] = std::move(plan));
+  }
+
+  // The shape's graph, without a plan.
+  std::unique_ptr<Plan> described(const CudnnShape& shape) const {
     auto plan = std::make_unique<Plan>();
     plan->graph.set_sm_version(device.info().sm);
     GraphBuilder(*plan, shape).build();
-    need(plan->graph.build(handle, {fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}), "attention");
-    need(plan->graph.get_workspace_size(plan->workspace), "workspace of attention");
-    return *(plans[shape] = std::move(plan));
+    return plan;
+  }
+
+  // The plan that a run recorded for the shape; null where there is none, or cuDNN does not offer it any more.
+  std::unique_ptr<Plan> recorded(const CudnnShape& shape) {
+    const std::string words = words_of(shape);
+    const auto wanted = fixed.find(words);
+    if (wanted == fixed.end()) return nullptr;
+    std::unique_ptr<Plan> plan = described(shape);
+    fe::graph::Graph& graph = plan->graph;
+    need(graph.validate(), "attention");
+    need(graph.build_operation_graph(handle), "attention");
+    need(graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}), "attention");
+    const int64_t count = graph.get_execution_plan_count();
+    for (int64_t i = 0; i < count; ++i) {
+      if (graph.get_plan_name_at_index(i, plan->name).is_bad() || plan->name != wanted->second) continue;
+      if (graph.build_plan_at_index(handle, i).is_good()) return plan;
+    }
+    fmt::print(stderr,
+               "attention: cuDNN {} does not make the plan \"{}\" of the run's record for {}; one is chosen anew\n",
+               version, wanted->second, words);
+    return nullptr;
   }
 
   CudaDevice& device;
   std::string version;
   cudnnHandle_t handle = nullptr;
   std::map<CudnnShape, std::unique_ptr<Plan>> plans;
+  std::map<std::string, std::string> fixed;  // plans' names by the words of their shapes
 };
 
 std::unique_ptr<Cudnn> Cudnn::open(CudaDevice& device, std::string& absence) {
@@ -209,7 +264,27 @@ void Cudnn::attention(const CudnnShape& shape, const CudnnTensors& t, void* work
     set(kLengthsQ, t.lengths), set(kLengthsKv, t.lengths);
     set(kFirstQkv, t.first_qkv), set(kFirstOut, t.first_out), set(kFirstStatistic, t.first_statistic);
   }
-  need(plan.graph.execute(impl_->handle, plan.addresses, workspace), "attention");
+  fe::error_t status = plan.graph.execute(impl_->handle, plan.addresses, workspace);
+  if (status.is_bad())
+    fail_in_library(fmt::format("cuDNN: attention: {}", status.get_message()), Exit::kInternal,
+                    impl_->device.last_op());
+}
+
+void Cudnn::set_plans(const std::vector<std::string>& lines) {
+  for (const std::string& line : lines) {
+    const size_t arrow = line.find(kArrow);
+    if (!line.starts_with("attention_") || arrow == std::string::npos || arrow + std::strlen(kArrow) == line.size())
+      fail(Exit::kInput, "attention plans: \"{}\" is not \"SHAPE -> PLAN\" as a run records it", line);
+    impl_->fixed[line.substr(0, arrow)] = line.substr(arrow + std::strlen(kArrow));
+  }
+  impl_->plans.clear();
+}
+
+std::vector<std::string> Cudnn::plans() const {
+  std::vector<std::string> lines;
+  for (const auto& [shape, plan] : impl_->plans) lines.push_back(words_of(shape) + kArrow + plan->name);
+  std::sort(lines.begin(), lines.end());
+  return lines;
 }
 
 #else
@@ -227,6 +302,8 @@ std::unique_ptr<Cudnn> Cudnn::open(CudaDevice&, std::string& absence) {
 
 int64_t Cudnn::workspace_bytes(const CudnnShape&) { return 0; }
 void Cudnn::attention(const CudnnShape&, const CudnnTensors&, void*) {}
+void Cudnn::set_plans(const std::vector<std::string>&) {}
+std::vector<std::string> Cudnn::plans() const { return {}; }
 
 #endif
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tensor/cuda/cuda_device.h"
 
@@ -44,11 +45,17 @@ class Cudnn {
   Cudnn& operator=(const Cudnn&) = delete;
 
   const std::string& version() const;  // "9.19.0"
-  // Bytes of workspace. The first call for a shape makes its plan, outside of a capture; Exit::kUnavailable when cuDNN
-  // has none.
+  // Bytes of workspace. The first call for a shape makes its plan, outside of a capture: the one fixed by set_plans(),
+  // else cuDNN's first; Exit::kUnavailable when cuDNN has none.
   int64_t workspace_bytes(const CudnnShape& shape);
   // Enqueued on the device's stream. The sums of dq have no fixed order.
   void attention(const CudnnShape& shape, const CudnnTensors& tensors, void* workspace);
+
+  // Lines "SHAPE -> PLAN", the plan by cuDNN's own name; Exit::kInput where one is not. What cuDNN does not offer any
+  // more is said on stderr and chosen anew.
+  void set_plans(const std::vector<std::string>& lines);
+  // Of the shapes computed so far, in the order of their words.
+  std::vector<std::string> plans() const;
 
  private:
   struct Impl;

@@ -41,6 +41,9 @@ __global__ void __launch_bounds__(kThreads)
 
 PackedDocuments write_packed(CudaDevice& device, int32_t* to, const int32_t* offsets, int64_t slots, int64_t qkv_cols,
                              int64_t out_cols, int64_t heads) {
+  if (slots > kMostSorted)
+    device.say_slow("attention",
+                    "more than 1024 document slots: cuDNN takes documents in their order, not the longest first");
   int32_t* const lengths = to;
   int32_t* const first_qkv = lengths + slots;
   int32_t* const first_out = first_qkv + slots + 1;

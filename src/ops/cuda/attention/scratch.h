@@ -24,11 +24,14 @@ constexpr int64_t own_scratch_bytes(int64_t tokens, const HeadLayout& layout) { 
 // The list of documents' tiles of 128 tokens that the own kernels for Hopper walk over (own_tiles.cuh).
 constexpr int64_t list_bytes(int64_t tokens, int64_t slots) { return (tokens / 128 + slots + 1) * 16; }
 
+// Documents that a list of tiles is made of, at most.
+constexpr int64_t kListedSlots = 1024;
+
 // The own fused backward pass: steps of 64 queries that begin with documents, at most; its FP32 sums of dq, as wide as
 // 128 columns, two floats a row and head, the list. 0 bytes: it does not take these sizes.
 constexpr int64_t fused_steps(int64_t tokens, int64_t slots) { return tokens / 64 + slots; }
 constexpr int64_t fused_scratch_bytes(int64_t tokens, int64_t slots, const HeadLayout& layout) {
-  if (layout.head_dim <= 64 || layout.head_dim > 128 || layout.head_dim % 8 != 0 || slots > 1024) return 0;
+  if (layout.head_dim <= 64 || layout.head_dim > 128 || layout.head_dim % 8 != 0 || slots > kListedSlots) return 0;
   return fused_steps(tokens, slots) * layout.heads * 64 * (128 + 2) * 4 + list_bytes(tokens, slots);
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "base/error.h"
 #include "tensor/quant.h"
 #include "tensor/tensor.h"
 
@@ -132,14 +133,34 @@ inline bool whole_groups(int64_t cols, std::initializer_list<const void*> addres
   return aligned;
 }
 
-// Calls f with the tensor's address as float* or Bf16* (const where the tensor is).
+// Calls f with an element, Bf16 or float; kernels are made for no other (Exit::kInternal).
+template <class F>
+void with_float(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kF32:
+      return f(float{});
+    case DType::kBF16:
+      return f(Bf16{});
+    case DType::kF16:
+    case DType::kE4M3:
+    case DType::kE5M2:
+    case DType::kE2M1:
+    case DType::kE8M0:
+    case DType::kU8:
+    case DType::kI32:
+    case DType::kI64:
+      break;
+  }
+  fail(Exit::kInternal, "a kernel for f32 and bf16 is given {}", name_of(dtype));
+}
+// The same with the tensor's address as float* or Bf16* (const where the tensor is).
 template <class F>
 void visit_float(const Tensor& t, F&& f) {
-  t.dtype == DType::kBF16 ? f(static_cast<Bf16*>(t.data)) : f(static_cast<float*>(t.data));
+  with_float(t.dtype, [&]<class T>(T) { f(static_cast<T*>(t.data)); });
 }
 template <class F>
 void visit_float(const ConstTensor& t, F&& f) {
-  t.dtype == DType::kBF16 ? f(static_cast<const Bf16*>(t.data)) : f(static_cast<const float*>(t.data));
+  with_float(t.dtype, [&]<class T>(T) { f(static_cast<const T*>(t.data)); });
 }
 
 }  // namespace mantissa::cuda

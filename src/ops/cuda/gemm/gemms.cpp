@@ -114,7 +114,7 @@ void Gemms::multiply(const GemmKey& key, const GemmAddresses& at, const SearchRo
   Plan& plan = plan_of(key);
   plan.used = true;
   if (!plan.settled && room.allowed && !device_.capturing()) search(key, plan, at, room);
-  check_cublas(plan.product.enqueue(plan.algorithm, at, device_.stream()), "cublasLtMatmul");
+  check_cublas(plan.product.enqueue(plan.algorithm, at, device_.stream()), "cublasLtMatmul", device_.last_op());
 }
 
 std::string Gemms::explain(const GemmKey& key) { return words_of(parts_of(plan_of(key).algorithm)); }

@@ -1,11 +1,25 @@
 #include "ops/cuda/gemm/product.h"
 
-#include "base/error.h"
+#include "tensor/cuda/check.h"
 
 #define MANTISSA_CUBLAS(call) ::mantissa::cuda::check_cublas((call), #call)
 
 namespace mantissa::cuda {
 namespace {
+
+Exit exit_of(cublasStatus_t status) {
+  switch (status) {
+    case CUBLAS_STATUS_ALLOC_FAILED:
+      return Exit::kMemory;
+    case CUBLAS_STATUS_NOT_INITIALIZED:
+    case CUBLAS_STATUS_ARCH_MISMATCH:
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+    case CUBLAS_STATUS_LICENSE_ERROR:
+      return Exit::kUnavailable;
+    default:
+      return Exit::kInternal;
+  }
+}
 
 cudaDataType_t type_of(DType dtype) { return dtype == DType::kBF16 ? CUDA_R_16BF : CUDA_R_32F; }
 
@@ -29,9 +43,9 @@ void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttribut
 
 }  // namespace
 
-void check_cublas(cublasStatus_t status, const char* what) {
+void check_cublas(cublasStatus_t status, const char* what, const char* op) {
   if (status != CUBLAS_STATUS_SUCCESS)
-    fail(Exit::kUnavailable, "cuBLASLt: {}: {}", what, cublasLtGetStatusString(status));
+    fail_in_library(fmt::format("cuBLASLt: {}: {}", what, cublasLtGetStatusString(status)), exit_of(status), op);
 }
 
 CublasHandle make_cublas_handle() {

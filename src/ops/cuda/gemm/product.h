@@ -18,8 +18,8 @@ namespace mantissa::cuda {
 // Bytes of workspace that an algorithm may take: what NVIDIA recommends for Hopper (cuBLAS, "cublasSetWorkspace").
 constexpr int64_t kGemmWorkspaceBytes = int64_t{32} << 20;
 
-// Throws Exit::kUnavailable unless `status` is success; `what` names the call.
-void check_cublas(cublasStatus_t status, const char* what);
+// Throws unless `status` is success, as check_cuda() does.
+void check_cublas(cublasStatus_t status, const char* what, const char* op = nullptr);
 
 template <auto destroy>
 struct CublasFree {

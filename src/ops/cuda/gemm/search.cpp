@@ -57,7 +57,8 @@ double GemmSearch::warm_up(Product& product, const GemmAddresses& at, const cubl
   double each = 1;
   const auto time = [&](int runs) {
     each = device_.time_us([&] {
-      for (int i = 0; i < runs; ++i) check_cublas(product.enqueue(algorithm, at, device_.stream()), "cublasLtMatmul");
+      for (int i = 0; i < runs; ++i)
+        check_cublas(product.enqueue(algorithm, at, device_.stream()), "cublasLtMatmul", device_.last_op());
     }) / runs;
   };
   time(3);
@@ -84,7 +85,7 @@ int GemmSearch::fastest(Product& product, const GemmAddresses& at, std::span<con
   const auto enqueue = [&](const Candidate& candidate, int runs) {
     for (int i = 0; i < runs; ++i)
       check_cublas(product.enqueue(algorithms[static_cast<size_t>(candidate.index)], at, device_.stream()),
-                   "cublasLtMatmul");
+                   "cublasLtMatmul", device_.last_op());
   };
   const auto time = [&](const Phase& phase) {
     for (const auto& candidate : left) candidate->us = candidate->worst_us = 0;
