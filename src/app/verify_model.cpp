@@ -1,5 +1,6 @@
 #include "app/verify_model.h"
 
+#include "app/say.h"
 #include "base/file.h"
 #include "base/safetensors.h"
 #include "base/text.h"
@@ -27,8 +28,8 @@ void verify_finite(const Tensors& tensors, const std::string& name) {
     elements += view->elements();
     const hf::NonFinite found = hf::count_nonfinite(*view);
     if (found.nan + found.inf == 0) continue;
-    fmt::print("  {}: {} NaN, {} Inf of {} values\n", printable(tensor), grouped(found.nan), grouped(found.inf),
-               grouped(view->elements()));
+    say("  {}: {} NaN, {} Inf of {} values\n", printable(tensor), grouped(found.nan), grouped(found.inf),
+        grouped(view->elements()));
     if (bad++ == 0) first = tensor;
   }
   if (bad > 0)
@@ -45,7 +46,7 @@ uint64_t data_bytes(const hf::Tensors& tensors) {
 
 }  // namespace
 
-void verified(std::string_view what, std::string_view found) { fmt::print("{:<10}{}\n", what, found); }
+void verified(std::string_view what, std::string_view found) { say("{:<10}{}\n", what, found); }
 
 void verify_tensors(const std::string& path) {
   const auto file = safetensors::Reader::open(path);
@@ -75,8 +76,8 @@ void verify_model(const std::string& folder) {
                         ? fmt::format("{} shards, each with what the index says and no link", tensors.files().size())
                         : std::string("one safetensors file"));
   if (tensors.declared_bytes() && *tensors.declared_bytes() != bytes)
-    fmt::print("  note: the index says {} bytes of data, there are {}; no reader depends on it\n",
-               *tensors.declared_bytes(), bytes);
+    say("  note: the index says {} bytes of data, there are {}; no reader depends on it\n", *tensors.declared_bytes(),
+        bytes);
   const std::vector<ParamSpec> specs = find_arch(model.arch).params(model);
   const size_t matched = hf::match_tensors(tensors, model, specs).size();
   verified("tensors", fmt::format("{} of {}: names and shapes as config.json asks, none missing, none too many",

@@ -2,13 +2,16 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "app/flags.h"
+#include "app/say.h"
 #include "app/verbs.h"
 #include "app/verify_model.h"
 #include "base/file.h"
 #include "base/units.h"
 #include "data/mds/verify.h"
+#include "report/check_record.h"
 #include "report/run_reader.h"
 #include "train/config.h"
 
@@ -17,8 +20,8 @@ namespace {
 
 void verify_shards(const std::string& folder) {
   const mds::VerifyReport report = mds::verify(folder);
-  for (const std::string& note : report.notes) fmt::print("  note: {}\n", note);
-  for (size_t i = 1; i < report.problems.size(); ++i) fmt::print("  also: {}\n", report.problems[i]);
+  for (const std::string& note : report.notes) say("  note: {}\n", note);
+  for (size_t i = 1; i < report.problems.size(); ++i) say("  also: {}\n", report.problems[i]);
   if (!report.problems.empty()) fail(Exit::kInput, "{}", report.problems.front());
   verified("shards",
            fmt::format("{} MDS shards, {} samples, {}, {} hashes computed", report.shards, grouped(report.samples),
@@ -37,51 +40,66 @@ void verify_config(const std::string& folder) {
   verified("config", "config.yaml reads back");
 }
 
-void verify_run(const std::string& folder) {
-  const report::Run run = report::read_run(folder);
+report::Run verify_run(const std::string& folder) {
+  report::Run run = report::read_run(folder);
+  report::check_run(run);
   verify_config(folder);
-  verified("run", fmt::format("run.json; {} steps, {} evaluations in metrics.jsonl; {}", run.metrics.steps.size(),
-                              run.metrics.evals.size(),
-                              run.result.is_null() ? "no result.json: it has not finished" : "result.json"));
+  const report::Metrics& metrics = run.metrics;
+  verified("run", fmt::format("run.json; {} steps, {} evaluations in metrics.jsonl; {}", metrics.steps.size(),
+                              metrics.evals.size(),
+                              run.result.is_null() ? "no result.json: it has not finished"
+                                                   : "result.json, its losses those of metrics.jsonl"));
+  if (metrics.torn) say("  note: the last line of metrics.jsonl has no end\n");
   const std::string model = join_path(folder, "model");
   if (exists(model))
     verify_model(model);
   else
     verified("weights", "none kept");
+  return run;
+}
+
+// Folders of `folder` that hold a file of this name, in order.
+std::vector<std::string> folders_with(const std::string& folder, const char* name) {
+  std::vector<std::string> found;
+  std::error_code reason;
+  for (std::filesystem::directory_iterator at(folder, reason), end; !reason && at != end; at.increment(reason))
+    if (const std::string path = at->path().string(); is_directory(path) && exists(join_path(path, name)))
+      found.push_back(path);
+  if (reason) fail(Exit::kInput, "{}: cannot be listed: {}", folder, reason.message());
+  std::sort(found.begin(), found.end());
+  return found;
 }
 
 void verify_comparison(const std::string& folder) {
   const report::CompareResult result = report::read_compare(folder);
+  report::check_comparison(result);
   verify_config(folder);
-  verified("rows", fmt::format("{} of {} in compare.json", result.rows.size(), result.planned));
-  std::vector<std::string> rows;
-  if (is_directory(join_path(folder, "rows")))
-    for (const auto& entry : std::filesystem::directory_iterator(join_path(folder, "rows")))
-      if (exists(join_path(entry.path().string(), "run.json"))) rows.push_back(entry.path().string());
-  std::sort(rows.begin(), rows.end());
-  for (const std::string& row : rows) {
-    fmt::print("{}\n", row);
+  verified("rows", fmt::format("{} of {} in compare.json", result.ended(), result.planned));
+  std::set<std::string> seen;
+  for (size_t i = 0; i < result.rows.size(); ++i)
+    for (size_t repeat = 0; result.rows[i].ended() && repeat < report::repeats_of(result.rows[i]); ++repeat) {
+      const std::string row = report::seed_folder(result, result.rows[i], repeat).string();
+      say("{}\n", row);
+      report::check_row(result, i, repeat, verify_run(row));
+      seen.insert(row);
+    }
+  const std::string rows = join_path(folder, "rows");
+  if (!is_directory(rows)) return;
+  for (const std::string& row : folders_with(rows, "run.json")) {
+    if (seen.count(row) > 0) continue;
+    say("{} (not in compare.json: the row has not ended)\n", row);
     verify_run(row);
   }
-}
-
-// Folders in `folder` that hold MDS shards: the splits of a prepared data set.
-std::vector<std::string> splits_of(const std::string& folder) {
-  std::vector<std::string> splits;
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
-    if (entry.is_directory() && exists((entry.path() / "index.json").string())) splits.push_back(entry.path().string());
-  std::sort(splits.begin(), splits.end());
-  return splits;
 }
 
 void verify_folder(const std::string& path) {
   const auto has = [&path](const char* name) { return exists(join_path(path, name)); };
   if (has("compare.json")) return verify_comparison(path);
-  if (has("run.json")) return verify_run(path);
+  if (has("run.json")) return static_cast<void>(verify_run(path));
   if (has("index.json")) return verify_shards(path);
-  const std::vector<std::string> splits = splits_of(path);
+  const std::vector<std::string> splits = folders_with(path, "index.json");  // of a prepared data set
   for (const std::string& split : splits) {
-    fmt::print("{}\n", split);
+    say("{}\n", split);
     verify_shards(split);
   }
   if (!splits.empty()) return;
@@ -106,7 +124,7 @@ int verify_verb(const std::vector<std::string>& args) {
     verify_tokenizer(path);
   else
     verify_tensors(path);
-  fmt::print("{:<10}{}\n", "ok", path);
+  say("{:<10}{}\n", "ok", path);
   return 0;
 }
 

@@ -92,6 +92,73 @@ TEST_F(VerifyVerb, Runs) {
   expect_broken(folder / "run", {"config.yaml:1", "run.nane"});
 }
 
+// What stands beside the result of a finished run agrees with it, or is named.
+TEST_F(VerifyVerb, RunsWhoseFilesDoNotAgree) {
+  ASSERT_EQ(run("train", {"--train.save_weights=false"}).code, 0);
+  const std::string result = folder / "run/result.json", metrics = folder / "run/metrics.jsonl";
+  const std::string info = folder / "run/run.json", good_metrics = read_text(metrics), good_info = read_text(info);
+  const Json good = read_json(result);
+  const auto broken = [&](const std::string& path, const std::string& text, const std::vector<std::string>& parts) {
+    const std::string before = read_text(path);
+    write_atomic(path, text);
+    expect_broken(folder / "run", parts);
+    write_atomic(path, before);
+  };
+  broken(result, "{}", {"result.json: loss: missing, expected a number or null"});
+  broken(info, "{}", {"run.json: version: missing"});
+  Json changed = good;
+  changed["loss"] = good["loss"].get<double>() + 1e-6;
+  broken(result, changed.dump(), {"result.json: loss: ", "the mean over the last tenth of the steps in metrics.jsonl"});
+  changed = good, changed["loss"] = nullptr;
+  broken(result, changed.dump(), {"result.json: loss: null found"});
+  changed = good, changed["eval_loss"] = 1.0;
+  broken(result, changed.dump(), {"result.json: eval_loss: 1 found", "the last evaluation"});
+  changed = good, changed["steps"] = 5;
+  broken(result, changed.dump(), {"result.json: steps: 5 found, run.json says 6"});
+  changed = Json::parse(good_info), changed.erase("memory");
+  broken(info, changed.dump(), {"run.json: memory: missing, expected an object"});
+  broken(metrics, "", {"metrics.jsonl: 0 steps found, result.json says 6"});
+  broken(metrics, good_metrics.substr(0, good_metrics.size() - 9), {"metrics.jsonl: the last line has no end"});
+  broken(metrics, good_metrics.substr(good_metrics.find('\n') + 1), {"metrics.jsonl: step 2 follows step 0"});
+  std::filesystem::remove(metrics);
+  expect_broken(folder / "run", {"metrics.jsonl: not there, although result.json is"});
+  write_atomic(metrics, good_metrics.substr(0, good_metrics.size() / 2));
+  std::filesystem::remove(result);  // a run that was cut: no fault, but said
+  const VerbResult cut = run_verb({"verify", folder / "run"});
+  EXPECT_EQ(cut.code, 0) << cut.err;
+  EXPECT_NE(cut.out.find("it has not finished"), std::string::npos) << cut.out;
+  EXPECT_NE(cut.out.find("note: the last line of metrics.jsonl has no end"), std::string::npos) << cut.out;
+}
+
+TEST_F(VerifyVerb, ComparisonsWhoseRowsAreGoneOrOthers) {
+  ASSERT_EQ(run("compare", {"--precision.recipes=[mxfp8]", "--compare.weights=[fp32]", "--compare.seeds=2",
+                            "--train.steps=2", "--train.eval_rows=0", "--schedule.warmup_steps=0"})
+                .code,
+            0);
+  expect_ok(folder / "run", {"4 of 4 in compare.json", "rows/02-fp32-mxfp8-linear-seed6\n"});
+  const std::string path = folder / "run/compare.json";
+  const Json good = read_json(path);
+  const auto broken = [&](const auto& change, const std::vector<std::string>& parts) {
+    Json changed = good;
+    change(changed);
+    write_atomic(path, changed.dump());
+    expect_broken(folder / "run", parts);
+    write_atomic(path, good.dump());
+  };
+  broken([](Json& c) { c["rows"].clear(); }, {"compare.json: rows: none found"});
+  broken([](Json& c) { c["rows"][1]["losses"][1] = 1.0; }, {"compare.json: rows[1]: loss: ", "the mean of losses"});
+  broken([](Json& c) { c["rows"][1]["delta_loss"] = 0.5; }, {"rows[1]: delta_loss: 0.5 found"});
+  broken([](Json& c) { c["rows"][1]["dir"] = ""; }, {"rows[1]: dir: missing"});
+  broken([](Json& c) { c["rows"][1]["path"] = "native"; }, {"rows[1]: path: native found", "emulated"});
+  broken([](Json& c) { std::swap(c["rows"][1]["losses"][0], c["rows"][1]["losses"][1]); },
+         {"rows[1]: losses[0]: ", "result.json"});
+  std::filesystem::rename(folder / "run/rows/02-fp32-mxfp8-linear-seed6", folder / "away");
+  expect_broken(folder / "run", {"compare.json: rows[1]: dir: ", "02-fp32-mxfp8-linear-seed6 is not there"});
+  std::filesystem::rename(folder / "away", folder / "run/rows/02-fp32-mxfp8-linear-seed6");
+  std::filesystem::remove(folder / "run/rows/01-fp32-bf16/result.json");
+  expect_broken(folder / "run", {"compare.json: rows[0]: ", "01-fp32-bf16 has no result.json"});
+}
+
 TEST_F(VerifyVerb, NothingKnown) {
   expect_broken(folder / "none", {"not there"});
   expect_broken(folder.path(), {"no model.safetensors"});
