@@ -2,6 +2,8 @@
 #include <nlohmann/json.hpp>
 
 #include "app/flags.h"
+#include "app/inspect_run.h"
+#include "app/say.h"
 #include "app/verbs.h"
 #include "base/console.h"
 #include "base/file.h"
@@ -25,13 +27,13 @@ namespace {
 void inspect_tensors(const safetensors::Reader& file) {
   int64_t elements = 0, bytes = 0;
   for (const auto& [name, view] : file.tensors()) {
-    fmt::print("  {:<60} {:<8} {}\n", printable(name), view.dtype, shape_text(view.shape));
+    say("  {:<60} {:<8} {}\n", printable(name), view.dtype, shape_text(view.shape));
     elements += view.elements();
     bytes += static_cast<int64_t>(view.bytes.size());
   }
-  for (const auto& [key, value] : file.metadata()) fmt::print("  metadata {}: {}\n", printable(key), printable(value));
-  fmt::print("{}: {} tensors · {} elements · {} · structure checked\n", file.name(), file.tensors().size(),
-             grouped(elements), bytes_text(static_cast<double>(bytes)));
+  for (const auto& [key, value] : file.metadata()) say("  metadata {}: {}\n", printable(key), printable(value));
+  say("{}: {} tensors · {} elements · {} · structure checked\n", file.name(), file.tensors().size(), grouped(elements),
+      bytes_text(static_cast<double>(bytes)));
 }
 
 void inspect_tokenizer(const std::string& path) {
@@ -42,55 +44,48 @@ void inspect_tokenizer(const std::string& path) {
   int64_t known = 0, special = 0;
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id)
     known += tokenizer.known(id), special += tokenizer.special(id);
-  fmt::print("tokenizer {} tokens, ids below {} · {} special · bos {} · eos {} · pad {}\n", grouped(known),
-             tokenizer.vocab_size(), special, name(tokenizer.bos()), name(tokenizer.eos()), name(tokenizer.pad()));
+  say("tokenizer {} tokens, ids below {} · {} special · bos {} · eos {} · pad {}\n", grouped(known),
+      tokenizer.vocab_size(), special, name(tokenizer.bos()), name(tokenizer.eos()), name(tokenizer.pad()));
 }
 
 void inspect_shards(const std::string& path) {
   const auto folder = mds::Folder::open(path);
-  fmt::print("  {:<24} {:<24} {}\n", "column", "encoding", "bytes a value");
+  say("  {:<24} {:<24} {}\n", "column", "encoding", "bytes a value");
   for (const mds::Column& column : folder.columns())
-    fmt::print("  {:<24} {:<24} {}\n", printable(column.name), printable(column.encoding),
-               column.size == 0 ? "any" : std::to_string(column.size));
+    say("  {:<24} {:<24} {}\n", printable(column.name), printable(column.encoding),
+        column.size == 0 ? "any" : std::to_string(column.size));
   mds::Prepared prepared;
   if (mds::read_prepared(path, prepared))
-    fmt::print("prepared  {} rows of {} tokens · {} documents · tokenizer {} · vocabulary {} · {}\n",
-               grouped(prepared.rows), prepared.sequence_length, grouped(prepared.documents), prepared.tokenizer,
-               prepared.vocab_size, prepared.packing);
-  fmt::print("{}: {} MDS shards · {} samples · {}\n", path, folder.shards().size(), grouped(folder.samples()),
-             bytes_text(static_cast<double>(folder.raw_bytes())));
+    say("prepared  {} rows of {} tokens · {} documents · tokenizer {} · vocabulary {} · {}\n", grouped(prepared.rows),
+        prepared.sequence_length, grouped(prepared.documents), prepared.tokenizer, prepared.vocab_size,
+        prepared.packing);
+  say("{}: {} MDS shards · {} samples · {}\n", path, folder.shards().size(), grouped(folder.samples()),
+      bytes_text(static_cast<double>(folder.raw_bytes())));
 }
 
 void inspect_model(const std::string& folder) {
   const ModelConfig m = read_hf_config(folder);
-  fmt::print(
-      "{}: {} · {} layers · hidden {} · intermediate {} · {}/{} heads of {} · vocabulary {} · {} embeddings · {} "
+  say("{}: {} · {} layers · hidden {} · intermediate {} · {}/{} heads of {} · vocabulary {} · {} embeddings · {} "
       "parameters\n",
       folder, m.arch, m.num_hidden_layers, m.hidden_size, m.intermediate_size, m.num_attention_heads,
       m.num_key_value_heads, m.head_dim, m.vocab_size, m.tie_word_embeddings ? "tied" : "untied",
       grouped(count_parameters(m)));
   if (find_arch(m.arch).traits.rope)
-    fmt::print("rope      theta {} · {}{}\n", m.rope_theta, m.rope_scaling.type,
-               m.rope_scaling.type == "default" ? "" : fmt::format(" factor {}", m.rope_scaling.factor));
+    say("rope      theta {} · {}{}\n", m.rope_theta, m.rope_scaling.type,
+        m.rope_scaling.type == "default" ? "" : fmt::format(" factor {}", m.rope_scaling.factor));
   if (exists(join_path(folder, "tokenizer.json"))) inspect_tokenizer(folder);
   if (!hf::has_weights(folder)) {
-    fmt::print("{}: no weights in it\n", folder);
+    say("{}: no weights in it\n", folder);
     return;
   }
   // read_hf_config has matched names and shapes.
   const auto tensors = hf::Tensors::open(folder);
   for (const safetensors::Reader& file : tensors.files()) inspect_tensors(file);
-  fmt::print("every tensor that the config names is there, with its shape, and no other\n");
+  say("every tensor that the config names is there, with its shape, and no other\n");
 }
 
-void inspect_run(const std::string& folder) {
-  const report::Run run = report::read_run(folder);
-  fmt::print("{}\n", run.info.dump(2));
-  fmt::print("{}: {} steps · {} evaluations · {} quantization measurements · {}\n", folder, run.metrics.steps.size(),
-             run.metrics.evals.size(), run.metrics.quantization.size(),
-             run.result.is_null() ? "not finished" : "finished");
-  if (!run.result.is_null()) fmt::print("{}\n", run.result.dump(2));
-}
+// A terminal gets ASCII alone: JSON writes every other character as \uNNNN.
+void print_json(const Json& json) { fmt::print("{}\n", json.dump(2, ' ', is_terminal(stdout))); }
 
 }  // namespace
 
@@ -98,18 +93,28 @@ int inspect_verb(const std::vector<std::string>& args) {
   CLI::App app("What a model folder, a safetensors file, a tokenizer, MDS shards, a run or a comparison folder holds.",
                "inspect");
   std::string path;
+  bool as_json = false;
   app.add_option("path", path, "folder or file")->required();
+  app.add_flag("--json", as_json, "of a run or a comparison: its records as one JSON document");
   if (!parse_flags(app, args)) return 0;
   if (!exists(path)) fail(Exit::kInput, "{}: not there", path);
+  const bool comparison = exists(join_path(path, "compare.json")), run = exists(join_path(path, "run.json"));
+  if (as_json && !comparison && !run)
+    fail(Exit::kUsage, "inspect: --json: {} is no run and no comparison, the two that have records in JSON", path);
   if (!is_directory(path)) {
     if (path.ends_with(".json"))
       inspect_tokenizer(path);
     else
       inspect_tensors(safetensors::Reader::open(path));
-  } else if (exists(join_path(path, "compare.json"))) {
-    fmt::print("{}", report::render_compare_table(report::read_compare(path), {}));
-  } else if (exists(join_path(path, "run.json"))) {
-    inspect_run(path);
+  } else if (comparison) {
+    const report::CompareResult result = report::read_compare(path);
+    if (as_json)
+      print_json(read_json(join_path(path, "compare.json")));
+    else
+      fmt::print("{}", report::render_compare_table(result, {}));
+  } else if (run) {
+    const report::Run read = report::read_run(path);
+    as_json ? print_json(run_record(read)) : fmt::print("{}", run_page(read));
   } else if (exists(join_path(path, "config.json"))) {
     inspect_model(path);
   } else if (exists(join_path(path, "index.json"))) {
