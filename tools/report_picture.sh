@@ -2,7 +2,7 @@
 # usage: report_picture.sh REPORT.html OUT.png [WIDTH HEIGHT]     the top of a report as a headless Chromium shows it
 #
 # Fails where the page writes anything to the console (a script that throws, a policy that blocks) or the picture is larger
-# than 200 KB. docs/report.png is made with it; docs/results.md says of which run.
+# than 200 KB.
 set -euo pipefail
 die() { printf 'report_picture: %s\n' "$*" >&2; exit 1; }
 (($# == 2 || $# == 4)) || die "expected REPORT.html OUT.png [WIDTH HEIGHT]"
