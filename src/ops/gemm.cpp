@@ -14,16 +14,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What a GPU takes; nothing of it reads memory.
+// What a GPU takes.
 void check_for_gpu(const GemmDesc& desc) {
   for (const GemmSide* side : {&desc.a, &desc.b})
     if (side->scale)
-      fail(Exit::kUnavailable, "gemm: {} is {}, a quantized side, and the GPU multiplies f32 and bf16",
-           side == &desc.a ? "a" : "b", side->data);
+      fail(Exit::kUnavailable, "gemm: {} is {} with scales {}, a quantized side, and the GPU multiplies f32 and bf16",
+           side == &desc.a ? "a" : "b", side->data, name_of(scale_of(*side)));
   if (desc.a.data.dtype != desc.b.data.dtype)
     fail(Exit::kUnavailable, "gemm: a is {} and b is {}, and the GPU multiplies sides of one dtype", desc.a.data,
          desc.b.data);
-  normalise(desc);
+  describe(desc);
 }
 
 // Values in [1, 2): their bits vary as real data's do.

@@ -20,6 +20,21 @@ struct GemmSide {
   static GemmSide quantized(const Quantized& q, bool transposed = false) { return {q.data, transposed, &q}; }
 };
 
+// How the codes of one side are scaled.
+enum class GemmScale : uint8_t {
+  kNone,     // F32 or BF16, no codes
+  kTensor,   // one FP32 scale
+  kRow128,   // FP32, one a row and 128 of K
+  kTile128,  // FP32, one a tile of 128 x 128
+  kRow32,    // E8M0, one a row and 32 of K
+  kTile32,   // E8M0, one a tile of 32 x 32
+  kRow16,    // E4M3 within one FP32 scale, one a row and 16 of K
+  kTile16,   // the same a tile of 16 x 16
+};
+const char* name_of(GemmScale scale);  // "none", "tensor", "1x128", "128x128", ...
+// Exit::kInternal for a format that no product takes.
+GemmScale scale_of(const GemmSide& side);
+
 // c[M,N] = a[M,K] · b[N,K]ᵀ + bias[N] + beta c. Products of F32 sides run in FP32; BF16 and quantized sides run in BF16
 // with FP32 accumulation, each output summed in one fixed order. c is F32 or BF16, rounded once; bias has c's or F32
 // dtype. On a GPU both sides are F32 or both BF16, anything else is Exit::kUnavailable; there an F32 bias is rounded to a
@@ -29,6 +44,9 @@ struct GemmDesc {
   Tensor c;
   ConstTensor bias;  // optional [N]
   float beta = 0;    // 0 or 1
+  // FP8 sides with one scale each may be summed in fewer bits than FP32 has where tensor cores are faster so; whatever
+  // has no such way sums in FP32.
+  bool fast_accumulation = false;
 };
 
 // GPU: the first call for a shape may take a second, while it times algorithms on these values (DeviceOptions::search);

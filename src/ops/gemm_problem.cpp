@@ -121,7 +121,7 @@ float alpha_of(const GemmDesc& desc, Recipe recipe) {
 
 }  // namespace
 
-GemmProblem normalise(const GemmDesc& desc) {
+GemmProblem describe(const GemmDesc& desc) {
   const Recipe recipe = recipe_of(desc.a), other = recipe_of(desc.b);
   check(recipe == other, "gemm: a has {}, b has {}, expected the same", name_of(recipe), name_of(other));
   const bool quantized = recipe != Recipe::kPlain;
@@ -143,13 +143,55 @@ GemmProblem normalise(const GemmDesc& desc) {
           "gemm: bias is {}, expected f32 or {} [{}]", desc.bias, mantissa::name_of(c.dtype), p.n);
     p.bias = desc.bias.data, p.bias_dtype = desc.bias.dtype;
   }
-  p.alpha = alpha_of(desc, recipe);
+  p.alpha = 1;
   p.math = p.a.dtype == DType::kF32 || p.b.dtype == DType::kF32 ? GemmMath::kF32 : GemmMath::kBF16;
   p.scaling = recipe == Recipe::kBlock                                   ? GemmScaling::kBlock
               : recipe == Recipe::kInside || recipe == Recipe::kNvfp4    ? GemmScaling::kInside
                                                                          : GemmScaling::kNone;
+  return p;
+}
+
+GemmProblem normalise(const GemmDesc& desc) {
+  GemmProblem p = describe(desc);
+  const Recipe recipe = recipe_of(desc.a);
+  p.alpha = alpha_of(desc, recipe);
   if (recipe == Recipe::kInside && (leaves_bf16(p.a) || leaves_bf16(p.b))) p.math = GemmMath::kF32;
   return p;
+}
+
+const char* name_of(GemmScale scale) {
+  switch (scale) {
+    case GemmScale::kNone: return "none";
+    case GemmScale::kTensor: return "tensor";
+    case GemmScale::kRow128: return "1x128";
+    case GemmScale::kTile128: return "128x128";
+    case GemmScale::kRow32: return "1x32";
+    case GemmScale::kTile32: return "32x32";
+    case GemmScale::kRow16: return "1x16";
+    case GemmScale::kTile16: return "16x16";
+  }
+  return "?";
+}
+
+GemmScale scale_of(const GemmSide& side) {
+  if (!side.scale) return GemmScale::kNone;
+  const QuantFormat& f = side.scale->format;
+  if (f.blocking == Blocking::kTensor) return GemmScale::kTensor;
+  const bool tiles = f.blocking == Blocking::kTile;
+  switch (f.rule) {
+    case ScaleRule::kGiven:
+    case ScaleRule::kCurrent:
+    case ScaleRule::kCurrentPow2:
+      if (f.block == 128) return tiles ? GemmScale::kTile128 : GemmScale::kRow128;
+      break;
+    case ScaleRule::kE8M0:
+      if (f.block == 32) return tiles ? GemmScale::kTile32 : GemmScale::kRow32;
+      break;
+    case ScaleRule::kNvfp4:
+      if (f.block == 16) return tiles ? GemmScale::kTile16 : GemmScale::kRow16;
+      break;
+  }
+  fail(Exit::kInternal, "gemm: no product takes {} with blocks of {}", side.data, f.block);
 }
 
 }  // namespace mantissa

@@ -222,6 +222,32 @@ TEST_F(GpuGemm, RefusesWhatItDoesNotTake) {
     EXPECT_EQ(code_of([&] { device().set_gemm_choices({line}); }), Exit::kInput) << line;
 }
 
+// A product's words name both sides' dtypes, how codes are scaled and how they are summed.
+TEST_F(GpuGemm, KeysTellDtypesScalesAndSums) {
+  const std::string algorithm =
+      " -> algorithm 66 tile 20 stages 35 split 1 reduction 0 swizzle 0 custom 0 inner 0 cluster 3";
+  const auto code_of = [&](const std::string& words) {
+    try {
+      open_device({})->set_gemm_choices({words + algorithm});
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return Exit::kDone;
+  };
+  for (const char* words :
+       {"wgrad bf16 12288x2048x16384 to bf16 accumulate", "fprop e4m3 64x32x128 to bf16 scaled tensor tensor fast bias",
+        "fprop e4m3,e5m2 64x32x128 to f32 scaled tensor tensor accumulate",
+        "fprop e5m2,e4m3 64x32x128 to bf16 scaled 1x128 128x128", "fprop e4m3 64x32x128 to f32 scaled 1x128 1x128"})
+    EXPECT_EQ(code_of(words), Exit::kDone) << words;
+  for (const char* words :
+       {"fprop e4m3 64x32x128 to bf16", "dgrad e4m3 64x32x128 to bf16 scaled tensor tensor",
+        "fprop bf16 64x32x128 to bf16 scaled tensor tensor", "fprop bf16,f32 64x32x128 to bf16",
+        "fprop bf16,e4m3 64x32x128 to bf16 scaled tensor tensor", "fprop bf16 64x32x128 to bf16 fast",
+        "fprop e4m3,e4m3 64x32x128 to bf16 scaled tensor tensor", "fprop e4m3 64x32x128 to bf16 scaled tensor none",
+        "fprop e2m1 64x32x128 to bf16 scaled 1x16 1x16"})
+    EXPECT_EQ(code_of(words), Exit::kInput) << words;
+}
+
 TEST_F(GpuGemm, SaysWhichAlgorithmAndHowFast) {
   const OnDevice a(device(), DType::kBF16, {256, 512}), b(device(), DType::kBF16, {128, 512});
   const OnDevice c(device(), DType::kF32, {256, 128});

@@ -275,6 +275,33 @@ TEST(Gemm, ExplainsItsChoiceAndObeysTheVariable) {
   unsetenv("MANTISSA_GEMM");
 }
 
+// Shapes and formats are looked at without a byte of the operands: they may be a device's.
+TEST(Gemm, DescribesWithoutReadingMemory) {
+  std::mt19937 random(14);
+  void* const nowhere = reinterpret_cast<void*>(uintptr_t{4096});
+  const std::pair<QuantFormat, GemmScale> cases[] = {
+      {{DType::kE4M3, ScaleRule::kGiven, Blocking::kTensor, 0}, GemmScale::kTensor},
+      {{DType::kE4M3, ScaleRule::kCurrent, Blocking::kRow, 128}, GemmScale::kRow128},
+      {{DType::kE4M3, ScaleRule::kCurrent, Blocking::kTile, 128}, GemmScale::kTile128},
+      {{DType::kE4M3, ScaleRule::kE8M0, Blocking::kRow, 32}, GemmScale::kRow32},
+      {{DType::kE2M1, ScaleRule::kNvfp4, Blocking::kRow, 16}, GemmScale::kRow16}};
+  for (const auto& [format, scale] : cases) {
+    const Side made = test::quantized_side(random, format, 128, 256, false);
+    Quantized q = *made.view.scale;
+    q.data.data = q.scale_inv.data = nowhere;
+    q.amax = nullptr;
+    const GemmSide side = GemmSide::quantized(q);
+    EXPECT_EQ(scale_of(side), scale);
+    const GemmProblem p = describe({.a = side, .b = side, .c = {nowhere, DType::kBF16, {128, 128}}, .bias = {}});
+    EXPECT_EQ(p.m, 128);
+    EXPECT_EQ(p.k, 256);
+    EXPECT_EQ(p.alpha, 1);
+    EXPECT_THROW(describe({.a = side, .b = side, .c = {nowhere, DType::kBF16, {128, 64}}, .bias = {}}), Error);
+  }
+  const ConstTensor plain(nowhere, DType::kBF16, {128, 256});
+  EXPECT_EQ(scale_of(GemmSide::plain(plain)), GemmScale::kNone);
+}
+
 TEST(Gemm, RefusesWhatDoesNotFit) {
   Exec exec;
   std::mt19937 random(13);

@@ -44,10 +44,10 @@ AlgorithmParts parts_of(const cublasLtMatmulAlgo_t& algorithm) {
 }
 
 std::optional<cublasLtMatmulAlgo_t> make_algorithm(cublasLtHandle_t handle, const AlgorithmParts& parts,
-                                                   cudaDataType_t in, cudaDataType_t out) {
+                                                   cudaDataType_t first, cudaDataType_t second, cudaDataType_t out) {
   cublasLtMatmulAlgo_t algorithm{};
-  if (cublasLtMatmulAlgoInit(handle, CUBLAS_COMPUTE_32F, CUDA_R_32F, in, in, out, out, static_cast<int>(parts[0]),
-                             &algorithm) != CUBLAS_STATUS_SUCCESS)
+  if (cublasLtMatmulAlgoInit(handle, CUBLAS_COMPUTE_32F, CUDA_R_32F, first, second, out, out,
+                             static_cast<int>(parts[0]), &algorithm) != CUBLAS_STATUS_SUCCESS)
     return std::nullopt;
   for (int i = 1; i < kAlgorithmParts; ++i) {
     const uint32_t wide = parts[static_cast<size_t>(i)];

@@ -18,9 +18,9 @@ constexpr int kAlgorithmParts = 9;
 using AlgorithmParts = std::array<uint32_t, kAlgorithmParts>;
 
 AlgorithmParts parts_of(const cublasLtMatmulAlgo_t& algorithm);
-// Of a product of `in` sides to `out`; none where the library does not know it.
+// Of a product of the library's sides `first` and `second` to `out`; none where the library does not know it.
 std::optional<cublasLtMatmulAlgo_t> make_algorithm(cublasLtHandle_t handle, const AlgorithmParts& parts,
-                                                   cudaDataType_t in, cudaDataType_t out);
+                                                   cudaDataType_t first, cudaDataType_t second, cudaDataType_t out);
 
 // "algorithm 66 tile 818 stages 36 split 1 ..."
 std::string words_of(const AlgorithmParts& parts);

@@ -21,7 +21,9 @@ bool has_bias(const GemmDesc& d) { return static_cast<bool>(d.bias); }
 GemmKey key_of(const GemmDesc& d) {
   GemmKey key;
   key.a_transposed = d.a.transposed, key.b_transposed = d.b.transposed;
-  key.in = d.a.data.dtype, key.out = d.c.dtype;
+  key.a = d.a.data.dtype, key.b = d.b.data.dtype, key.out = d.c.dtype;
+  key.a_scale = scale_of(d.a), key.b_scale = scale_of(d.b);
+  key.fast = d.fast_accumulation && key.a_scale == GemmScale::kTensor && key.b_scale == GemmScale::kTensor;
   key.bias = has_bias(d), key.accumulate = d.beta != 0;
   key.m = d.c.rows(), key.n = d.c.cols(), key.k = d.a.transposed ? d.a.data.rows() : d.a.data.cols();
   key.a_stride = key.dense_stride();
@@ -61,7 +63,7 @@ void multiply_through_scratch(Exec& exec, const GemmDesc& d, std::byte* scratch,
     const int64_t rows = std::min(rows_at_once, m - row);
     GemmKey key = key_of(d);
     const int64_t first = d.a.transposed ? row : row * key.k;
-    GemmAddresses at{.a = static_cast<const std::byte*>(d.a.data.data) + bytes_of(key.in, first),
+    GemmAddresses at{.a = static_cast<const std::byte*>(d.a.data.data) + bytes_of(key.a, first),
                      .b = d.b.data.data,
                      .c = product,
                      .workspace = scratch};

@@ -8,17 +8,19 @@
 #include <string>
 #include <string_view>
 
-#include "tensor/dtype.h"
+#include "ops/gemm.h"
 
 namespace mantissa::cuda {
 
 constexpr int kGemmAlignment = 16;  // bytes; no algorithm asks for more
 
-// c[M,N] = a[M,K] · b[N,K]ᵀ + bias + c, sides F32 or BF16.
+// c[M,N] = a[M,K] · b[N,K]ᵀ + bias + c.
 struct GemmKey {
-  bool a_transposed = false, b_transposed = false;
-  DType in = DType::kBF16, out = DType::kBF16;
-  bool bias = false;  // of `out`'s dtype
+  bool a_transposed = false, b_transposed = false;  // not with codes: FP8 products run along both sides' rows alone
+  DType a = DType::kBF16, b = DType::kBF16, out = DType::kBF16;      // sides F32, BF16, E4M3 or E5M2
+  GemmScale a_scale = GemmScale::kNone, b_scale = GemmScale::kNone;  // of codes
+  bool fast = false;                                                 // sums may keep fewer bits than FP32 has
+  bool bias = false;                                                 // of `out`'s dtype
   bool accumulate = false;
   int64_t m = 0, n = 0, k = 0;
   int64_t a_stride = 0;  // elements from one stored row of a to the next
@@ -36,8 +38,8 @@ struct GemmKeyHash {
 // The greatest power of two up to kGemmAlignment that divides the address.
 int alignment_of(const void* p);
 
-// "LAYOUT IN MxNxK to OUT [bias] [accumulate] [stride N] [aligned A B C]"; LAYOUT is fprop (neither side transposed),
-// dgrad (b), wgrad (both) or left (a).
+// "LAYOUT A[,B] MxNxK to OUT [scaled A B] [fast] [bias] [accumulate] [stride N] [aligned A B C]"; LAYOUT is fprop
+// (neither side transposed), dgrad (b), wgrad (both) or left (a); B is named where it is not A's dtype.
 std::string words_of(const GemmKey& key);
 std::optional<GemmKey> parse_gemm_key(std::string_view words);
 

@@ -21,7 +21,45 @@ Exit exit_of(cublasStatus_t status) {
   }
 }
 
-cudaDataType_t type_of(DType dtype) { return dtype == DType::kBF16 ? CUDA_R_16BF : CUDA_R_32F; }
+cudaDataType_t type_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return CUDA_R_32F;
+    case DType::kBF16:
+      return CUDA_R_16BF;
+    case DType::kE4M3:
+      return CUDA_R_8F_E4M3;
+    case DType::kE5M2:
+      return CUDA_R_8F_E5M2;
+    case DType::kF16:
+    case DType::kE2M1:
+    case DType::kE8M0:
+    case DType::kU8:
+    case DType::kI32:
+    case DType::kI64:
+      break;
+  }
+  fail(Exit::kInternal, "gemm: a product on the GPU is given {}, expected f32, bf16, e4m3 or e5m2", name_of(dtype));
+}
+
+cublasLtMatmulMatrixScale_t mode_of(GemmScale scale) {
+  switch (scale) {
+    case GemmScale::kTensor:
+      return CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+    case GemmScale::kRow128:
+      return CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
+    case GemmScale::kTile128:
+      return CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+    case GemmScale::kNone:
+    case GemmScale::kRow32:
+    case GemmScale::kTile32:
+    case GemmScale::kRow16:
+    case GemmScale::kTile16:
+      break;
+  }
+  fail(Exit::kInternal, "gemm: a product on the GPU is given scales {}, expected tensor, 1x128 or 128x128",
+       name_of(scale));
+}
 
 // A row-major matrix, column-major for the library.
 cublasLtMatrixLayout_t make_layout(cudaDataType_t type, int64_t rows, int64_t cols, int64_t stride) {
@@ -56,12 +94,14 @@ CublasHandle make_cublas_handle() {
 
 Product::Product(cublasLtHandle_t handle, const GemmKey& key)
     : handle_(handle),
-      in_(type_of(key.in)),
+      a_type_(type_of(key.a)),
+      b_type_(type_of(key.b)),
       out_(type_of(key.out)),
+      scaled_(key.a_scale != GemmScale::kNone),
       bias_(key.bias),
       accumulate_(key.accumulate),
-      a_(make_layout(in_, key.a_transposed ? key.k : key.m, key.a_transposed ? key.m : key.k, key.a_stride)),
-      b_(make_layout(in_, key.b_transposed ? key.k : key.n, key.b_transposed ? key.n : key.k,
+      a_(make_layout(a_type_, key.a_transposed ? key.k : key.m, key.a_transposed ? key.m : key.k, key.a_stride)),
+      b_(make_layout(b_type_, key.b_transposed ? key.k : key.n, key.b_transposed ? key.n : key.k,
                      key.b_transposed ? key.n : key.k)),
       c_(make_layout(out_, key.m, key.n, key.n)) {
   cublasLtMatmulDesc_t description = nullptr;
@@ -70,6 +110,14 @@ Product::Product(cublasLtHandle_t handle, const GemmKey& key)
   // The library's first matrix is b: stored [N,K], it is seen as [K,N].
   set(description, CUBLASLT_MATMUL_DESC_TRANSA, key.b_transposed ? CUBLAS_OP_N : CUBLAS_OP_T);
   set(description, CUBLASLT_MATMUL_DESC_TRANSB, key.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  if (scaled_) {
+    set(description, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, mode_of(key.b_scale));
+    set(description, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, mode_of(key.a_scale));
+    // Any aligned addresses while algorithms are asked for, as the bias.
+    set(description, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, reinterpret_cast<const void*>(uintptr_t{256}));
+    set(description, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, reinterpret_cast<const void*>(uintptr_t{256}));
+    set(description, CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{key.fast});
+  }
   if (bias_) {
     set(description, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(description, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, out_);
@@ -102,7 +150,7 @@ std::vector<cublasLtMatmulAlgo_t> Product::guess(int count) const {
 }
 
 std::optional<cublasLtMatmulAlgo_t> Product::restore(const AlgorithmParts& parts) const {
-  const std::optional<cublasLtMatmulAlgo_t> algorithm = make_algorithm(handle_, parts, in_, out_);
+  const std::optional<cublasLtMatmulAlgo_t> algorithm = make_algorithm(handle_, parts, b_type_, a_type_, out_);
   if (!algorithm) return std::nullopt;
   cublasLtMatmulHeuristicResult_t result{};
   const cublasStatus_t status = cublasLtMatmulAlgoCheck(handle_, description_.get(), b_.get(), a_.get(), c_.get(),
@@ -115,6 +163,10 @@ std::optional<cublasLtMatmulAlgo_t> Product::restore(const AlgorithmParts& parts
 cublasStatus_t Product::enqueue(const cublasLtMatmulAlgo_t& algorithm, const GemmAddresses& at, cudaStream_t stream) {
   constexpr float kOne = 1, kZero = 0;
   if (bias_) set(description_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, at.bias);
+  if (scaled_) {
+    set(description_.get(), CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, at.b_scale);
+    set(description_.get(), CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, at.a_scale);
+  }
   return cublasLtMatmul(handle_, description_.get(), &kOne, at.b, b_.get(), at.a, a_.get(),
                         accumulate_ ? &kOne : &kZero, at.c, c_.get(), at.c, c_.get(), &algorithm, at.workspace,
                         static_cast<size_t>(kGemmWorkspaceBytes), stream);

@@ -37,6 +37,7 @@ CublasHandle make_cublas_handle();
 // Addresses on the device.
 struct GemmAddresses {
   const void *a = nullptr, *b = nullptr;
+  const void *a_scale = nullptr, *b_scale = nullptr;  // of codes: what dequantization multiplies by
   void* c = nullptr;
   const void* bias = nullptr;
   void* workspace = nullptr;  // kGemmWorkspaceBytes
@@ -59,8 +60,8 @@ class Product {
   using Preference = CublasPtr<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
 
   cublasLtHandle_t handle_;
-  cudaDataType_t in_, out_;
-  bool bias_, accumulate_;
+  cudaDataType_t a_type_, b_type_, out_;
+  bool scaled_, bias_, accumulate_;
   Description description_;
   Layout a_, b_, c_;
   Preference preference_;
