@@ -46,6 +46,7 @@ void inspect_tokenizer(const std::string& path) {
     known += tokenizer.known(id), special += tokenizer.special(id);
   say("tokenizer {} tokens, ids below {} · {} special · bos {} · eos {} · pad {}\n", grouped(known),
       tokenizer.vocab_size(), special, name(tokenizer.bos()), name(tokenizer.eos()), name(tokenizer.pad()));
+  if (const std::string unspelled = tokenizer.unspelled(); !unspelled.empty()) say("          {}\n", unspelled);
 }
 
 void inspect_shards(const std::string& path) {

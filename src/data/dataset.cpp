@@ -125,6 +125,8 @@ Dataset Dataset::load(const DataConfig& config, uint64_t seed, const LoadOptions
     report.tokenizer = data.tokenizer_->name(), report.tokenizer_sha256 = data.tokenizer_->sha256();
   report.eos_origin = loader.eos_origin();
   report.files = loader.files(), report.counts = loader.counts(), report.notes = loader.notes();
+  if (data.tokenizer_ != nullptr && report.counts.text_bytes > 0 && !data.tokenizer_->unspelled().empty())
+    report.notes.push_back("tokenizer: " + data.tokenizer_->unspelled());
   if (!options.spill_folder.empty()) return data;
   if (const auto* packed = dynamic_cast<const PackedRows*>(data.train_.get())) {
     report.unigram_entropy = unigram_entropy(*packed);

@@ -55,7 +55,15 @@ std::vector<BadFile> bad_files() {
       {"id_object", [](Json& j) { j["model"]["vocab"]["a"] = Json::object(); }, "the id of \"a\" is an object"},
       {"id_array", [](Json& j) { j["model"]["vocab"]["a"] = Json::array(); }, "the id of \"a\" is an array"},
       {"id_twice", [](Json& j) { j["model"]["vocab"]["b"] = j["model"]["vocab"]["a"]; }, "the id 64 of another token"},
-      {"no_byte", [](Json& j) { j["model"]["vocab"].erase("A"); }, "no token for the byte 0x41, expected all 256"},
+      {"unk_absent",
+       [](Json& j) {
+         j["model"]["vocab"].erase("A");
+         j["model"]["unk_token"] = "<none>";
+       },
+       "unk_token: \"<none>\" is not in the vocabulary, which has no token for the byte 0x41"},
+      {"unk_type", [](Json& j) { j["model"]["unk_token"] = 3; }, "unk_token: is 3, expected a token or null"},
+      {"fuse_type", [](Json& j) { j["model"]["fuse_unk"] = 3; }, "fuse_unk: is 3, expected true or false"},
+      {"fallback_type", [](Json& j) { j["model"]["byte_fallback"] = "x"; }, "byte_fallback: is \"x\", expected true"},
       {"merges_object", [](Json& j) { j["model"]["merges"] = Json::object(); }, "merges: is object, expected an array"},
       {"merge_one", [](Json& j) { j["model"]["merges"][3] = "ab"; }, "entry 3 is \"ab\", expected \"left right\""},
       {"merge_three", [](Json& j) { j["model"]["merges"][3] = "a b c"; }, "entry 3 is \"a b c\""},
@@ -276,19 +284,21 @@ TEST(TokenizerFile, AddPrefixSpaceIsForEveryPiece) {
 
 // A damaged file is refused or read; it never crashes, and takes no time.
 TEST(TokenizerFile, DamagedFilesAreRefusedOrRead) {
-  const std::string good = fixture_json("llama").dump();
-  int refusals = 0;
-  for (uint32_t seed = 0; seed < 400; ++seed) {
-    const std::string bad = testing::mutated(good, seed);
-    try {
-      const Tokenizer tokenizer = Tokenizer::from_json(bad, "bad.json");
-      testing::encoded(tokenizer, "the scale of a <|begin|> block");
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Exit::kInput) << error.what();
-      ++refusals;
+  for (const char* name : {"llama", "unknown"}) {
+    const std::string good = fixture_json(name).dump();
+    int refusals = 0;
+    for (uint32_t seed = 0; seed < 300; ++seed) {
+      const std::string bad = testing::mutated(good, seed);
+      try {
+        const Tokenizer tokenizer = Tokenizer::from_json(bad, "bad.json");
+        testing::encoded(tokenizer, "the scale-9 of a <|begin|> block\u00df\u0301\u00df");
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Exit::kInput) << error.what();
+        ++refusals;
+      }
     }
+    EXPECT_GT(refusals, 150) << name;
   }
-  EXPECT_GT(refusals, 200);
 }
 
 }  // namespace

@@ -86,7 +86,7 @@ TEST_P(TokenizerGolden, AFailedEncodeLeavesTheIds) {
   EXPECT_EQ(ids, Ids{7});
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, TokenizerGolden, ::testing::Values("gpt2", "qwen", "llama"),
+INSTANTIATE_TEST_SUITE_P(Fixtures, TokenizerGolden, ::testing::Values("gpt2", "qwen", "llama", "sparse", "unknown"),
                          [](const auto& parameter) { return parameter.param; });
 
 TEST(Tokenizer, OpensFoldersAndFiles) {
@@ -149,6 +149,35 @@ TEST(Tokenizer, RandomTextComesBack) {
       ASSERT_EQ(ids, cold) << text;
     }
   }
+}
+
+TEST(Tokenizer, SaysWhatStandsForBytesWithoutAToken) {
+  EXPECT_EQ(Tokenizer::open(tokenizer_fixture("gpt2")).unspelled(), "");
+  EXPECT_EQ(Tokenizer::bytes().unspelled(), "");
+  EXPECT_EQ(Tokenizer::open(tokenizer_fixture("sparse")).unspelled(),
+            "13 bytes have no token and are left out of the text");
+  EXPECT_EQ(Tokenizer::open(tokenizer_fixture("unknown")).unspelled(),
+            "13 bytes have no token and become <unk>, but for 1 that have tokens of byte_fallback");
+}
+
+// Words that are in the cache, longer ones and those of more than 64 bytes take the same way.
+TEST(Tokenizer, LeavesOutBytesWithoutATokenAtEveryLength) {
+  const Tokenizer tokenizer = Tokenizer::open(tokenizer_fixture("sparse"));
+  Tokenizer::Encoder encoder(tokenizer);
+  for (const size_t size : {1, 2, 15, 16, 47, 48, 63, 64, 65, 300}) {
+    const std::string word(size, 'a');
+    const Ids plain = encoded(tokenizer, word);
+    for (size_t at = 0; at <= size; at += 1 + size / 9) {
+      // U+00DF is C3 9F, two bytes without a token.
+      const std::string text = word.substr(0, at) + "\u00df" + word.substr(at);
+      for (int round = 0; round < 2; ++round) {
+        Ids ids;
+        encoder.encode(text, SpecialTokens::kLeaveOut, ids);
+        EXPECT_EQ(ids, plain) << text;
+      }
+    }
+  }
+  EXPECT_TRUE(encoded(tokenizer, "\u00df\u00df\u00df").empty());
 }
 
 }  // namespace

@@ -3,7 +3,8 @@
 
 usage: tokenizer_parity.py IDS [--long]     IDS: the test executable tokenizer_ids
 
-Tokenizers: the fixtures of tests/fixtures/tokenizers/, made-up ones with every flag of added tokens, and those under
+Tokenizers: the fixtures of tests/fixtures/tokenizers/, made-up ones with every flag of added tokens or without some bytes, and
+those under
 MANTISSA_TEST_DATA/tokenizers/. Texts: the corpora under MANTISSA_TEST_DATA (text/, sft/), code points in three contexts, and
 strings put together at random. With --long every code point stands alone in its context and there are 1e6 random strings.
 Exit code 77: skipped, with the reason.
@@ -182,6 +183,31 @@ def made_up(hf, draw, folder, base, count):
         yield path, added or [""]
 
 
+def sparse(draw, folder, base, count):
+    """Tokenizers whose vocabulary lacks some bytes, with every combination of unk_token, fuse_unk and byte_fallback."""
+    for number in range(count):
+        file = json.loads(base.read_text(encoding="utf-8"))
+        model = file["model"]
+        letters = [token for token in model["vocab"] if len(token) == 1]
+        absent = set(draw.sample(letters, draw.choice((1, 3, 20, 100))))
+        model["vocab"] = {token: i for i, token in enumerate(t for t in model["vocab"] if not absent & set(t))}
+        merges = [merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"]]
+        model["merges"] = [pair for pair in merges if "".join(pair) in model["vocab"]]
+        model["unk_token"] = draw.choice((None, "<unk>"))
+        model["fuse_unk"], model["byte_fallback"] = draw.random() < 0.5, draw.random() < 0.5
+        names = {f"<0x{byte:02X}>" for byte in range(256)}
+        new = ["<unk>", "<unk><unk>", "<unk>a", "e<unk>", *sorted(name for name in names if draw.random() < 0.7)]
+        for token in new:
+            model["vocab"].setdefault(token, len(model["vocab"]))
+        for pair in (["<unk>", "<unk>"], ["<unk>", "a"], ["e", "<unk>"]):
+            if all(part in model["vocab"] for part in pair):
+                model["merges"].insert(draw.randint(0, len(model["merges"])), pair)
+        file["added_tokens"], file["post_processor"] = [], None
+        path = folder / f"sparse-{base.parent.name}-{number}.json"
+        path.write_text(json.dumps(file), encoding="utf-8")
+        yield path
+
+
 def added_text(draw, added):
     return "".join(draw.choice((draw.choice(added), draw.choice(added), draw.choice(SPACES), draw.choice(WORDS), "_", "\u0301", "a"))
                    for _ in range(draw.randint(1, 9)))
@@ -201,7 +227,7 @@ def main():
     draw = random.Random(20)
     parity = Parity(arguments[0])
     data = Path(os.environ["MANTISSA_TEST_DATA"]) if os.environ.get("MANTISSA_TEST_DATA") else None
-    fixtures = [ROOT / "tests/fixtures/tokenizers" / name / "tokenizer.json" for name in ("gpt2", "llama", "qwen")]
+    fixtures = [ROOT / "tests/fixtures/tokenizers" / name / "tokenizer.json" for name in ("gpt2", "llama", "qwen", "sparse", "unknown")]
     real = sorted((data / "tokenizers").glob("*/tokenizer.json")) if data else []
     if not real:
         print("without the real tokenizers and texts: MANTISSA_TEST_DATA is not set")
@@ -218,7 +244,7 @@ def main():
             for corpus, texts in corpora(data, long):
                 parity.compare(f"{name} {corpus}", theirs, path, texts)
                 done(f"{name} {corpus}")
-        if path in real or not real:
+        if path in real or (not real and name not in ("sparse", "unknown")):
             parity.compare(name, theirs, path, contexts(long), decode=False)
             done(f"{name} code points")
         count = 1_000_000 // len(real or fixtures) if long else 4_000
@@ -235,6 +261,10 @@ def main():
                 theirs = hf.Tokenizer.from_file(str(path))
                 parity.compare(path.name, theirs, path, [added_text(draw, added) for _ in range(500)])
             done(f"{base.parent.name} with made-up added tokens")
+            for path in sparse(draw, Path(folder), base, 200 if long else 12):
+                theirs = hf.Tokenizer.from_file(str(path))
+                parity.compare(path.name, theirs, path, [random_text(draw, []) for _ in range(500)])
+            done(f"{base.parent.name} with bytes that have no token")
     return 1 if parity.failures else 0
 
 

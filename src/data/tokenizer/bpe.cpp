@@ -18,7 +18,10 @@ size_t pair_place(char left, char right) {
 }  // namespace
 
 void BpeMerger::encode(std::string_view piece, std::vector<int32_t>& ids) {
-  if (piece.size() <= kShort) {
+  const auto unspelled = [&](char byte) { return model_.byte_ids[static_cast<uint8_t>(byte)] < 0; };
+  if (!model_.unspelled.bytes.empty() && std::any_of(piece.begin(), piece.end(), unspelled)) {
+    encode_unspelled(piece, ids);
+  } else if (piece.size() <= kShort) {
     encode_short(piece, ids);
   } else {
     encode_long(piece, ids);
@@ -109,16 +112,46 @@ bool BpeMerger::merges_with(uint32_t left, uint32_t rank, Merge& merge) const {
 }
 
 void BpeMerger::encode_long(std::string_view piece, std::vector<int32_t>& ids) {
-  if (piece.size() >= kNone) {
-    fail(Exit::kInput, "a piece of text without a break is {} bytes, expected under 4 GiB", piece.size());
+  symbols_.clear();
+  for (const char byte : piece) symbols_.push_back(model_.byte_ids[static_cast<uint8_t>(byte)]);
+  merge_symbols(ids);
+}
+
+// Hugging Face holds an unknown token back until a byte with a token or the end follows, so that fuse_unk can join it
+// with the next; tokens of byte_fallback overtake one that is held.
+void BpeMerger::encode_unspelled(std::string_view piece, std::vector<int32_t>& ids) {
+  const Unspelled& unspelled = model_.unspelled;
+  symbols_.clear();
+  bool held = false;
+  for (const char c : piece) {
+    const uint8_t byte = static_cast<uint8_t>(c);
+    if (const int32_t id = model_.byte_ids[byte]; id >= 0) {
+      if (held) symbols_.push_back(unspelled.unknown);
+      held = false;
+      symbols_.push_back(id);
+      continue;
+    }
+    const auto at = std::lower_bound(unspelled.bytes.begin(), unspelled.bytes.end(), byte);
+    const std::vector<int32_t>& fallback = unspelled.fallback[static_cast<size_t>(at - unspelled.bytes.begin())];
+    symbols_.insert(symbols_.end(), fallback.begin(), fallback.end());
+    if (!fallback.empty() || unspelled.unknown < 0) continue;
+    if (held && !unspelled.fuse) symbols_.push_back(unspelled.unknown);
+    held = true;
   }
-  const uint32_t size = static_cast<uint32_t>(piece.size());
-  symbols_.resize(size);
+  if (held) symbols_.push_back(unspelled.unknown);
+  if (!symbols_.empty()) merge_symbols(ids);
+}
+
+// Merges symbols_, which are not empty, and appends what is left.
+void BpeMerger::merge_symbols(std::vector<int32_t>& ids) {
+  if (symbols_.size() >= kNone) {
+    fail(Exit::kInput, "a piece of text without a break is {} bytes, expected under 4 GiB", symbols_.size());
+  }
+  const uint32_t size = static_cast<uint32_t>(symbols_.size());
   next_.resize(size);
   previous_.resize(size);
   swept_rank_ = -1;
   for (uint32_t i = 0; i < size; ++i) {
-    symbols_[i] = model_.byte_ids[static_cast<uint8_t>(piece[i])];
     next_[i] = i + 1 < size ? i + 1 : kNone;
     previous_[i] = i - 1;  // kNone for 0
   }

@@ -15,7 +15,8 @@ class BpeMerger {
  public:
   explicit BpeMerger(const Model& model) : model_(model) {}
 
-  // Appends the tokens of one piece, which is not empty. A piece of n bytes takes O(n log n) steps.
+  // Appends the tokens of one piece, which is not empty; none where all its bytes are left out. A piece of n bytes
+  // takes O(n log n) steps.
   void encode(std::string_view piece, std::vector<int32_t>& ids);
 
  private:
@@ -23,6 +24,8 @@ class BpeMerger {
 
   void encode_short(std::string_view piece, std::vector<int32_t>& ids);
   void encode_long(std::string_view piece, std::vector<int32_t>& ids);
+  void encode_unspelled(std::string_view piece, std::vector<int32_t>& ids);
+  void merge_symbols(std::vector<int32_t>& ids);
 
   void note_pair(uint32_t left);
   void merge_at(uint32_t left, int32_t id);

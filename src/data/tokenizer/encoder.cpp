@@ -99,7 +99,7 @@ void Tokenizer::Encoder::State::encode_pieces(std::string_view text, std::vector
     const size_t before = ids.size();
     encode_piece({p, size}, ids);
     const size_t count = ids.size() - before;
-    if (count <= static_cast<size_t>(cache.kMaxIds)) cache.put(key, ids.data() + before, count);
+    if (count > 0 && count <= static_cast<size_t>(cache.kMaxIds)) cache.put(key, ids.data() + before, count);
   };
   const char *p = text.data(), *const end = p + text.size();
   while (p < end) {

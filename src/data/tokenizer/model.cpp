@@ -36,7 +36,6 @@ bool read_model_settings(const Json& model, const std::string& where) {
     fail(Exit::kInput, "{}.dropout: is {}, expected null: encoding draws no random numbers", where,
          shown(model["dropout"]));
   }
-  // Every byte is a token, so nothing is ever unknown: unk_token, fuse_unk and byte_fallback have no effect.
   if (!member(model, "vocab", where).is_object()) {
     fail(Exit::kInput, "{}.vocab: is {}, expected an object", where, model["vocab"].type_name());
   }
@@ -59,8 +58,37 @@ void fill_vocab(const TokenizerFile& file, Model& model, const std::string& wher
   for (int byte = 0; byte < 256; ++byte) {
     const char text = static_cast<char>(byte);
     model.byte_ids[static_cast<size_t>(byte)] = model.vocab.find_bytes({&text, 1});
-    if (model.byte_ids[static_cast<size_t>(byte)] < 0) {
-      fail(Exit::kInput, "{}.vocab: no token for the byte 0x{:02x}, expected all 256", where, byte);
+    if (model.byte_ids[static_cast<size_t>(byte)] < 0) model.unspelled.bytes.push_back(static_cast<uint8_t>(byte));
+  }
+}
+
+// The tokens "<0xC4>" of the UTF-8 of the character that stands for a byte; empty where one is not in the vocabulary.
+std::vector<int32_t> fallback_of(uint8_t byte, const Vocab& vocab) {
+  const char text = static_cast<char>(byte);
+  std::vector<int32_t> ids;
+  for (const char part : spell({&text, 1})) {
+    ids.push_back(vocab.find_spelling(fmt::format("<0x{:02X}>", static_cast<uint8_t>(part))));
+    if (ids.back() < 0) return {};
+  }
+  return ids;
+}
+
+void fill_unspelled(const Json& settings, Model& model, const std::string& where) {
+  Unspelled& unspelled = model.unspelled;
+  unspelled.fuse = read_bool(settings, "fuse_unk", false, where);
+  const bool fallback = read_bool(settings, "byte_fallback", false, where);
+  const auto unknown = settings.find("unk_token");
+  const bool drops = unknown == settings.end() || unknown->is_null();
+  if (!drops && !unknown->is_string())
+    fail(Exit::kInput, "{}.unk_token: is {}, expected a token or null", where, shown(*unknown));
+  for (const uint8_t byte : unspelled.bytes) {
+    unspelled.fallback.push_back(fallback ? fallback_of(byte, model.vocab) : std::vector<int32_t>());
+    if (drops || !unspelled.fallback.back().empty() || unspelled.unknown >= 0) continue;
+    const std::string& token = unknown->get_ref<const std::string&>();
+    unspelled.unknown = model.vocab.find_spelling(token);
+    if (unspelled.unknown < 0) {
+      fail(Exit::kInput, "{}.unk_token: \"{}\" is not in the vocabulary, which has no token for the byte 0x{:02x}",
+           where, printable(token, 60), byte);
     }
   }
 }
@@ -194,6 +222,7 @@ Model build_model(std::string_view json, const std::string& name) {
   Model model;
   model.ignore_merges = read_model_settings(settings, where);
   fill_vocab(file, model, where);
+  fill_unspelled(settings, model, where);
   fill_merges(file, model, where);
   fill_added(file.rest, model, name);
   read_steps(file.rest, name, model.steps);

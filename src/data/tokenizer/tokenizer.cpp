@@ -109,6 +109,16 @@ const std::string& Tokenizer::name() const { return impl_->name; }
 const std::string& Tokenizer::folder() const { return impl_->folder; }
 const std::string& Tokenizer::sha256() const { return impl_->sha256; }
 int64_t Tokenizer::vocab_size() const { return impl_->bytes ? 256 : impl_->model.vocab.size(); }
+std::string Tokenizer::unspelled() const {
+  const tokenizer::Unspelled& unspelled = impl_->model.unspelled;
+  if (unspelled.bytes.empty()) return "";
+  const auto by_fallback = std::count_if(unspelled.fallback.begin(), unspelled.fallback.end(),
+                                         [](const std::vector<int32_t>& ids) { return !ids.empty(); });
+  return fmt::format("{} bytes have no token and {}{}", unspelled.bytes.size(),
+                     unspelled.unknown < 0 ? "are left out of the text"
+                                           : "become " + printable(impl_->model.vocab.bytes(unspelled.unknown), 60),
+                     by_fallback > 0 ? fmt::format(", but for {} that have tokens of byte_fallback", by_fallback) : "");
+}
 int32_t Tokenizer::bos() const { return impl_->bos; }
 int32_t Tokenizer::eos() const { return impl_->eos; }
 int32_t Tokenizer::pad() const { return impl_->pad; }

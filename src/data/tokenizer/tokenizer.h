@@ -39,6 +39,8 @@ class Tokenizer {
   const std::string& folder() const;  // that holds tokenizer.json; "" for bytes
   const std::string& sha256() const;  // of tokenizer.json; "" for bytes
   int64_t vocab_size() const;         // largest id + 1
+  // "" or how many bytes have no token and what stands for them, as in Hugging Face: nothing, or unk_token.
+  std::string unspelled() const;
 
   // Ids, -1 when there is none: of a token by its content (added tokens) or by its byte-level spelling (vocabulary); of
   // bytes by the byte itself.
