@@ -300,8 +300,9 @@ void Trainer::warn_of(const Tally& tally, const TrainHooks& hooks) const {
   if (tally.amax_steps > 1)
     hooks.warning(
         fmt::format("{} steps had an amax that is not finite; the first one is named above", tally.amax_steps));
+  // Stochastic rounding keeps the mean of an update that moves few of the elements.
   const double unmoved = tally.unmoved / static_cast<double>(steps_);
-  if (unmoved > 0.5)
+  if (unmoved > 0.5 && config_.precision.weight_mode() == WeightMode::kBF16)
     hooks.warning(
         fmt::format("{:.0f}% of the BF16 weights did not move in an average step: their updates round away; "
                     "precision.weights fp32 or bf16-sr keeps them",

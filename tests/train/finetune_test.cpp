@@ -288,6 +288,24 @@ TEST(FineTune, AStepWithoutALabelIsCountedAndLeftOut) {
       << steps.warnings[0];
 }
 
+// At 1e-6 a BF16 weight hardly ever moves; that is a loss where updates are rounded to nearest alone.
+TEST(FineTune, UpdatesThatRoundAwayAreSaidWhereTheyAreLost) {
+  for (const char* weights : {"bf16", "bf16-sr"}) {
+    const TempFolder folder;
+    TrainConfig c = letters_config(folder, 16, "16");
+    c.precision.recipe = "bf16", c.precision.weights = weights;
+    c.optimizer.adamw.lr = 1e-6;
+    const Dataset data = Dataset::load(c.data, 5);
+    const Steps steps = train(c, data);
+    if (std::string(weights) != "bf16") {
+      EXPECT_TRUE(steps.warnings.empty()) << weights << ": " << steps.warnings[0];
+      continue;
+    }
+    ASSERT_EQ(steps.warnings.size(), 1u);
+    EXPECT_NE(steps.warnings[0].find("% of the BF16 weights did not move"), std::string::npos) << steps.warnings[0];
+  }
+}
+
 TEST(FineTune, AStepDividesByItsLabelsHoweverItIsCut) {
   const TempFolder folder;
   const TrainConfig apart = letters_config(folder, 4, "1"), together = letters_config(folder, 4, "4");
