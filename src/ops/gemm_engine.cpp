@@ -24,6 +24,10 @@ static_assert(kBlockAt + 64 * kMaxBlockColumns * 4 <= Exec::kThreadScratch);
 // of the first-level cache.
 constexpr int64_t panel_stride(int64_t tiles) { return tiles * kTileBytes + 3 * 64; }
 
+// FP32 sides: their own rounding does not hide what one long sum loses.
+bool sums_apart(const GemmProblem& p) { return p.a.dtype == DType::kF32 && p.b.dtype == DType::kF32; }
+static_assert(kMaxTiles % kSumTiles == 0 && kThinTiles % kSumTiles == 0);
+
 struct Range {
   int64_t begin, end;
   int64_t size() const { return end - begin; }
@@ -68,6 +72,7 @@ class Multiplier {
       : e_(engine), t_(engine.tiles), p_(p), s_(s), scratch_(scratch) {
     chunk_ = p.scaling == GemmScaling::kBlock ? kScaleBlock / tile_k(t_.math)
                                               : ceil_div(s.tiles, ceil_div(s.tiles, t_.k_tiles));
+    if (sums_apart(p)) chunk_ = ceil_div(chunk_, kSumTiles) * kSumTiles;
   }
 
   // The part of c in panels `rows` x `columns`.
@@ -122,7 +127,8 @@ class Multiplier {
                  .left_panels = static_cast<int>(m.size()),
                  .right_panels = static_cast<int>(n.size()),
                  .k_tiles = std::min(chunk_, s_.tiles - tile),
-                 .accumulate = !scaled && !begins});
+                 .accumulate = !scaled && !begins,
+                 .apart = sums_apart(p_)});
     const int64_t m0 = m.begin * kPanelRows, n0 = n.begin * kPanelRows;
     const int rows = static_cast<int>(std::min(m.size() * kPanelRows, p_.m - m0));
     const int cols = static_cast<int>(std::min(n.size() * kPanelRows, p_.n - n0));
@@ -189,6 +195,7 @@ void run_thin(Exec& exec, const GemmEngine& engine, const GemmProblem& p, int64_
                     .right_panels = static_cast<int>(width),
                     .k_tiles = step,
                     .accumulate = tile > 0,
+                    .apart = sums_apart(p),
                     .left_rows = static_cast<int>(p.m)});
       }
       engine.store(p, 0, n * kPanelRows, static_cast<int>(p.m),

@@ -31,16 +31,17 @@ inline Vec spread(float x) { return Vec{x, x, x, x}; }
 inline Vec multiply_add(Vec a, Vec b, Vec c) { return a * b + c; }
 #endif
 
-// One block: rows [0, kRows) of a left panel times `panels` right panels.
+// One block: rows [0, kRows) of a left panel times `panels` right panels. The sums begin at C (`from_c`) or at zero and,
+// with `add_c`, C is added to them at the end.
 template <int panels>
 inline void block(const float* left, const float* right, int64_t right_stride, float* c, int64_t c_stride, int64_t k_tiles,
-                  bool accumulate) {
+                  bool from_c, bool add_c) {
   constexpr int kVecs = panels * kPanelRows / kWidth, kPerPanel = kPanelRows / kWidth;
   Vec acc[kRows][kVecs];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
-    for (int v = 0; v < kVecs; ++v) acc[r][v] = accumulate ? load(c + r * c_stride + v * kWidth) : spread(0);
+    for (int v = 0; v < kVecs; ++v) acc[r][v] = from_c ? load(c + r * c_stride + v * kWidth) : spread(0);
   for (int64_t t = 0; t < k_tiles; ++t, left += kUnits * kPanelRows, right += kUnits * kPanelRows)
     for (int u = 0; u < kUnits; ++u) {
       Vec b[kVecs];
@@ -57,7 +58,10 @@ inline void block(const float* left, const float* right, int64_t right_stride, f
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
-    for (int v = 0; v < kVecs; ++v) store(c + r * c_stride + v * kWidth, acc[r][v]);
+    for (int v = 0; v < kVecs; ++v) {
+      float* to = c + r * c_stride + v * kWidth;
+      store(to, add_c ? acc[r][v] + load(to) : acc[r][v]);
+    }
 }
 
 template <int panels>
@@ -66,8 +70,12 @@ void columns(const TileProduct& p, int first) {
   for (int i = 0; i < p.left_panels; ++i) {
     const float* left = reinterpret_cast<const float*>(static_cast<const char*>(p.left) + i * p.left_stride);
     float* c = p.c + i * kPanelRows * p.c_stride + first * kPanelRows;
+    const int64_t step = p.apart ? kSumTiles : p.k_tiles, tile = kUnits * kPanelRows;
     for (int r = 0; r < p.left_rows; r += kRows)
-      block<panels>(left + r * kUnits, right, p.right_stride / 4, c + r * p.c_stride, p.c_stride, p.k_tiles, p.accumulate);
+      for (int64_t t = 0; t < p.k_tiles; t += step)
+        block<panels>(left + r * kUnits + t * tile, right + t * tile, p.right_stride / 4, c + r * p.c_stride, p.c_stride,
+                      p.k_tiles - t < step ? p.k_tiles - t : step, p.accumulate && !p.apart,
+                      p.apart && (p.accumulate || t > 0));
   }
 }
 

@@ -20,8 +20,13 @@ constexpr int kMaxBlockColumns = 64;  // columns of C that one multiply() of gem
 // Elements of K in a tile.
 constexpr int64_t tile_k(GemmMath math) { return math == GemmMath::kBF16 ? 2 * kUnits : kUnits; }
 
+// Tiles whose products are summed apart where a product asks for it. One sum along a vocabulary of 49,152 loses every term
+// that is 2^-24 of what stands before it: the small probabilities, whose sum is not small.
+constexpr int64_t kSumTiles = 16;
+
 // C[16 left_panels, 16 right_panels] (+)= left · rightᵀ over k_tiles tiles; C is F32, row-major. Each element is summed
-// along K in order, so the result does not depend on how K or C is cut into calls.
+// along K in order, so the result does not depend on how K or C is cut into calls; with `apart` none but a whole number of
+// kSumTiles may lie between the calls.
 struct TileProduct {
   const void* left;      // first tile of the first panel, 64-byte aligned
   int64_t left_stride;   // bytes between panels
@@ -32,6 +37,7 @@ struct TileProduct {
   int left_panels, right_panels;
   int64_t k_tiles;
   bool accumulate;       // adds to C, else overwrites it
+  bool apart = false;    // kF32: kSumTiles tiles are summed from zero, their sums then in order
   int left_rows = kPanelRows;  // of each left panel that are wanted; rows of C beyond may stay as they are
 };
 
