@@ -21,13 +21,17 @@ const Bounds& bounds_of(const std::string& recipe) { return recipe == "fp32" ? k
 
 struct Case {
   const char *arch, *recipe, *weights;
+  int64_t head_dim = 64;
 };
-void PrintTo(const Case& c, std::ostream* out) { *out << c.arch << " " << c.recipe << " " << c.weights; }
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.arch << " " << c.recipe << " " << c.weights << " " << c.head_dim;
+}
 
 class GpuEngine : public GpuTest, public testing::WithParamInterface<Case> {
  protected:
   std::unique_ptr<Engine> make(Device* on) const {
-    return make_engine({.arch = GetParam().arch, .recipe = GetParam().recipe, .weights = GetParam().weights}, on);
+    const Case& c = GetParam();
+    return make_engine({.arch = c.arch, .recipe = c.recipe, .weights = c.weights, .head_dim = c.head_dim}, on);
   }
 };
 
@@ -105,10 +109,14 @@ INSTANTIATE_TEST_SUITE_P(Models, GpuEngine,
                          testing::Values(Case{"gpt2", "fp32", "fp32"}, Case{"llama", "fp32", "fp32"},
                                          Case{"qwen2", "fp32", "fp32"}, Case{"qwen3", "fp32", "fp32"},
                                          Case{"gpt2", "bf16", "fp32"}, Case{"llama", "bf16", "bf16"},
-                                         Case{"qwen2", "bf16", "fp32"}, Case{"qwen3", "bf16", "bf16-sr"}),
+                                         Case{"qwen2", "bf16", "fp32"}, Case{"qwen3", "bf16", "bf16-sr"},
+                                         // The widths of heads that have kernels or cuDNN plans of their own.
+                                         Case{"qwen3", "fp32", "fp32", 128}, Case{"qwen3", "bf16", "bf16", 128},
+                                         Case{"qwen3", "bf16", "fp32", 96}, Case{"qwen3", "bf16", "bf16", 72}),
                          [](const auto& test) {
                            std::string name =
                                std::string(test.param.arch) + "_" + test.param.recipe + "_" + test.param.weights;
+                           if (test.param.head_dim != 64) name += "_" + std::to_string(test.param.head_dim);
                            for (char& c : name)
                              if (c == '-') c = '_';
                            return name;
@@ -142,7 +150,114 @@ TEST_F(GpuEngineDeterministic, SameBitsWhateverIsRecomputedOrCaptured) {
     }
 }
 
+TEST_F(GpuEngineDeterministic, SameBitsAtEveryWidthOfAHead) {
+  for (const int64_t head_dim : {128, 96, 72}) {
+    EngineCase c{.weights = "bf16", .head_dim = head_dim};
+    const Trace first = train(*make_engine(c, &device()), 3);
+    for (const char* plan : {"none", "block"})
+      for (const bool graphs : {true, false}) {
+        c.recompute = plan, c.graphs = graphs;
+        const auto engine = make_engine(c, &device());
+        engine->warm_up(packed_rows(4).view());
+        expect_same_bits(first, train(*engine, 3), fmt::format("head_dim {} {} graphs {}", head_dim, plan, graphs));
+      }
+  }
+}
+
+// A graph that was captured with one z weight computes another one's step.
+TEST_F(GpuEngineDeterministic, TheZLossMayChangeFromStepToStep) {
+  const Rows rows = packed_rows(3);
+  const auto captured = make_engine({.graphs = true}, &device()), eager = make_engine({.graphs = false}, &device());
+  uint32_t step = 0;
+  std::vector<float> without;
+  for (const double z : {0.0, 1e-2, 1e-2, 0.5, 0.0}) {
+    ++step;
+    for (Engine* engine : {captured.get(), eager.get()}) {
+      engine->begin_step(step);
+      for (int micro = 0; micro < 2; ++micro) engine->micro_step(rows.view(), 2 * rows.valid, z);
+    }
+    EXPECT_EQ(captured->sums().loss, eager->sums().loss) << "z " << z;
+    EXPECT_EQ(captured->sums().z, eager->sums().z) << "z " << z;
+    for (int id = 0; id < eager->params().size(); ++id)
+      EXPECT_EQ(captured->params().grad_values(id), eager->params().grad_values(id))
+          << "z " << z << ' ' << eager->params().spec(id).name;
+    if (step == 1) without = eager->params().grad_values(0);
+    // The weights have not moved: without a z loss the gradients are those of the first step, with one they are not.
+    EXPECT_EQ(captured->params().grad_values(0) == without, z == 0) << "z " << z;
+  }
+}
+
 using GpuEngineOnly = GpuTest;
+
+// Outside of the deterministic mode sums may take another order, so that gradients differ as roundings do.
+TEST_F(GpuEngineOnly, GraphsComputeWhatEagerStepsDo) {
+  for (const int64_t head_dim : {64, 128}) {
+    const EngineCase c{.weights = "fp32", .head_dim = head_dim};
+    EngineCase by_op = c;
+    by_op.graphs = false;
+    const auto captured = make_engine(c, &device()), eager = make_engine(by_op, &device());
+    for (uint32_t step = 1; step <= 3; ++step) {  // the third is a graph that ran before
+      double losses[2];
+      for (Engine* engine : {captured.get(), eager.get()}) losses[engine == eager.get()] = accumulate(*engine, step);
+      EXPECT_NEAR(losses[0] / losses[1], 1, 1e-6) << "step " << step;
+      for (int id = 0; id < eager->params().size(); ++id)
+        EXPECT_LT(relative_error(captured->params().grad_values(id), eager->params().grad_values(id)), kBF16.grads)
+            << "step " << step << ' ' << eager->params().spec(id).name;
+    }
+  }
+}
+
+TEST_F(GpuEngineOnly, MoreThan1024DocumentsInAMicroBatch) {
+  std::vector<int> lengths;
+  for (int i = 0; i < 1280; ++i) lengths.push_back(1 + i % 3);  // 2,559 tokens
+  int total = 0;
+  for (const int n : lengths) total += n;
+  lengths.push_back(2560 - total);
+  const Rows rows(lengths, 11);
+  for (const char* recipe : {"fp32", "bf16"}) {
+    const EngineCase c{.recipe = recipe, .tokens = 2560, .max_segments = 1400};
+    const auto gpu = make_engine(c, &device()), cpu = make_engine(c, nullptr);
+    const Bounds& bounds = bounds_of(recipe);
+    for (Engine* engine : {gpu.get(), cpu.get()}) {
+      engine->begin_step(1);
+      engine->micro_step(rows.view(), rows.valid, 1e-3);
+    }
+    EXPECT_NEAR(gpu->sums().loss / cpu->sums().loss, 1, bounds.loss);
+    EXPECT_EQ(gpu->sums().valid, rows.valid);
+    for (int id = 0; id < cpu->params().size(); ++id)
+      EXPECT_LT(relative_error(gpu->params().grad_values(id), cpu->params().grad_values(id)), bounds.grads)
+          << recipe << ' ' << cpu->params().spec(id).name;
+  }
+}
+
+// What `work` throws while it is captured comes out, and the device goes on.
+TEST_F(GpuEngineOnly, AThrowInsideACaptureLeavesTheDeviceUsable) {
+  const auto before = make_engine({}, &device());
+  before->begin_step(1);
+  before->micro_step(packed_rows(1).view(), 200, 0);
+  const double loss = before->sums().loss;
+  const OnDevice memory(device(), DType::kF32, {64});
+  for (int round = 0; round < 2; ++round) {
+    try {
+      device().capture([&] {
+        device().zero(memory.tensor().data, memory.tensor().bytes());
+        fail(Exit::kInput, "thrown in a capture");
+      });
+      FAIL() << "nothing came out";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), Exit::kInput) << e.what();
+      EXPECT_NE(std::string(e.what()).find("thrown in a capture"), std::string::npos) << e.what();
+    }
+    EXPECT_FALSE(device().capturing());
+  }
+  for (const float x : memory.floats()) EXPECT_TRUE(std::isnan(x));  // nothing of the capture ran
+  device().capture([&] { device().zero(memory.tensor().data, memory.tensor().bytes()); })->launch();
+  for (const float x : memory.floats()) EXPECT_EQ(x, 0);
+  const auto after = make_engine({}, &device());
+  after->begin_step(1);
+  after->micro_step(packed_rows(1).view(), 200, 0);
+  EXPECT_NEAR(after->sums().loss / loss, 1, 1e-6);
+}
 
 TEST_F(GpuEngineOnly, EightBitMomentsTrain) {
   const EngineCase c{.weights = "bf16-sr", .state = "8bit"};

@@ -119,6 +119,31 @@ TEST_F(GpuLoss, AgreesWithTheCpu) {
       }
 }
 
+// More rows than clusters run at once, of vocabularies that take the largest clusters and more than one visit of them.
+TEST_F(GpuLoss, ClustersTakeRowAfterRow) {
+  const float scale = 0.125f;
+  for (const Problem& p : {Problem{700, 151936, 151936, DType::kBF16}, Problem{300, 400000, 400000, DType::kBF16}}) {
+    SCOPED_TRACE(testing::Message() << p.rows << " x " << p.cols);
+    const std::vector<float> logits = p.logits();
+    const std::vector<int32_t> labels = p.labels();
+    const Result want = on_cpu(p, logits, labels, &scale, 1e-2f),
+                 got = on_gpu(exec(), p, logits, labels, &scale, 1e-2f);
+    EXPECT_EQ(got.sums.valid, want.sums.valid);
+    EXPECT_NEAR(got.sums.loss, want.sums.loss, 1e-6 * (want.sums.loss + 1));
+    EXPECT_NEAR(got.sums.z, want.sums.z, 1e-6 * (want.sums.z + 1));
+    for (int64_t r = 0; r < p.rows; ++r) {  // row by row: one that is wrong is not hidden by the others
+      const auto row = [&](const std::vector<float>& x) {
+        return std::vector<float>(x.begin() + r * p.cols, x.begin() + (r + 1) * p.cols);
+      };
+      const std::vector<float> expected = row(want.gradient);
+      if (labels[static_cast<size_t>(r)] == -100)
+        ASSERT_EQ(row(got.gradient), expected) << "row " << r;
+      else
+        ASSERT_LT(relative_error(row(got.gradient), expected), 4e-3) << "row " << r;
+    }
+  }
+}
+
 TEST_F(GpuLoss, ExtremesOfOneRow) {
   const float scale = 1, inf = INFINITY;
   for (const DType dtype : {DType::kBF16, DType::kF32})

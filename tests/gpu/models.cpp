@@ -4,7 +4,7 @@
 
 namespace mantissa {
 
-ModelConfig small_model(const std::string& arch, int64_t vocab) {
+ModelConfig small_model(const std::string& arch, int64_t vocab, int64_t head_dim) {
   ModelConfig m;
   m.arch = arch;
   m.vocab_size = vocab;
@@ -13,7 +13,7 @@ ModelConfig small_model(const std::string& arch, int64_t vocab) {
   m.num_hidden_layers = 2;
   m.num_attention_heads = 4;
   m.num_key_value_heads = arch == "gpt2" ? 4 : 2;
-  m.head_dim = 64;
+  m.head_dim = head_dim;
   m.max_position_embeddings = 256;
   m.initializer_range = 0.08;
   m.tie_word_embeddings = arch != "llama";
@@ -48,14 +48,14 @@ MicroBatch Rows::view() const {
 std::unique_ptr<Engine> make_engine(const EngineCase& c, Device* device) {
   PrecisionConfig precision;
   precision.recipe = c.recipe, precision.weights = c.weights;
-  auto engine = std::make_unique<Engine>(small_model(c.arch), precision,
-                                         EngineOptions{.tokens = kTokens,
+  auto engine = std::make_unique<Engine>(small_model(c.arch, 1000, c.head_dim), precision,
+                                         EngineOptions{.tokens = c.tokens,
                                                        .sequence_length = kLength,
                                                        .recompute = parse_recompute(c.recompute),
                                                        .state = c.state,
                                                        .device = device,
                                                        .graphs = c.graphs,
-                                                       .max_segments = 8});
+                                                       .max_segments = c.max_segments});
   engine->build();
   engine->initialize(7);
   engine->exec().state.seed = 7;

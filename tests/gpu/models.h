@@ -9,7 +9,7 @@
 namespace mantissa {
 
 // Two layers of the architecture; a vocabulary of 1000 is not a multiple of 128. Llama's head is not tied.
-ModelConfig small_model(const std::string& arch, int64_t vocab = 1000);
+ModelConfig small_model(const std::string& arch, int64_t vocab = 1000, int64_t head_dim = 64);
 
 // A micro-batch of documents of the given lengths, with labels masked at their ends.
 struct Rows {
@@ -30,6 +30,7 @@ inline Rows uniform_rows(uint32_t salt) { return Rows({128, 128}, salt); }
 struct EngineCase {
   std::string arch = "qwen3", recipe = "bf16", weights = "fp32", state = "auto", recompute = "none";
   bool graphs = true;
+  int64_t head_dim = 64, tokens = kTokens, max_segments = 8;
 };
 std::unique_ptr<Engine> make_engine(const EngineCase& c, Device* device);
 
