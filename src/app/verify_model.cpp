@@ -55,6 +55,7 @@ void verify_tensors(const std::string& path) {
   std::map<std::string, const safetensors::View*> tensors;
   for (const auto& [name, view] : file.tensors()) tensors.emplace(name, &view);
   verify_finite(tensors, path);
+  file.check_whole();
 }
 
 void verify_tokenizer(const std::string& path, int64_t vocab_size) {
@@ -83,6 +84,7 @@ void verify_model(const std::string& folder) {
   verified("tensors", fmt::format("{} of {}: names and shapes as config.json asks, none missing, none too many",
                                   matched, bytes_text(static_cast<double>(bytes))));
   verify_finite(tensors.all(), tensors.name());
+  tensors.check_whole();
   hf::check_token_ids(folder, model.vocab_size);
   if (exists(join_path(folder, "tokenizer.json")))
     verify_tokenizer(folder, model.vocab_size);

@@ -13,12 +13,13 @@
 
 #include "base/descriptor.h"
 #include "base/error.h"
+#include "base/mapped_range.h"
 
 namespace mantissa {
 namespace {
 
-// Opens a regular file for reading and gives its size. O_NONBLOCK: a pipe must not hang the open.
-int open_regular(const std::string& path, Links links, uint64_t& size) {
+// Opens a regular file for reading and describes it. O_NONBLOCK: a pipe must not hang the open.
+int open_regular(const std::string& path, Links links, struct stat& info) {
   const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | (links == Links::kRefuse ? O_NOFOLLOW : 0);
   const int fd = ::open(path.c_str(), flags);
   if (fd < 0) {
@@ -27,12 +28,17 @@ int open_regular(const std::string& path, Links links, uint64_t& size) {
            path);
     fail(Exit::kInput, "{}: cannot open: {}", path, std::strerror(errno));
   }
-  struct stat info {};
   const bool regular = ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
   if (!regular) {
     ::close(fd);
     fail(Exit::kInput, "{}: is {}, expected a plain file", path, S_ISDIR(info.st_mode) ? "a folder" : "not a file");
   }
+  return fd;
+}
+
+int open_regular(const std::string& path, Links links, uint64_t& size) {
+  struct stat info {};
+  const int fd = open_regular(path, links, info);
   size = static_cast<uint64_t>(info.st_size);
   return fd;
 }
@@ -53,8 +59,9 @@ std::string parent_of(const std::string& path) {
 }  // namespace
 
 MappedFile MappedFile::open(const std::string& path, Links links) {
-  uint64_t size = 0;
-  const Descriptor file(open_regular(path, links, size));
+  struct stat info {};
+  const Descriptor file(open_regular(path, links, info));
+  const auto size = static_cast<uint64_t>(info.st_size);
   MappedFile mapped;
   mapped.path_ = path;
   mapped.size_ = size;
@@ -62,12 +69,15 @@ MappedFile MappedFile::open(const std::string& path, Links links) {
     void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
     if (data == MAP_FAILED) fail(Exit::kInput, "{}: cannot map {} bytes: {}", path, size, std::strerror(errno));
     mapped.data_ = static_cast<const std::byte*>(data);
+    guard_range(data, size, info.st_dev, info.st_ino);
   }
   return mapped;
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (data_ == nullptr) return;
+  release_range(data_);
+  ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept { *this = std::move(other); }

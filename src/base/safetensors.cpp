@@ -7,6 +7,7 @@
 #include "base/config.h"
 #include "base/error.h"
 #include "base/foreign.h"
+#include "base/mapped_range.h"
 #include "base/safetensors_header.h"
 #include "base/text.h"
 
@@ -77,9 +78,14 @@ int64_t View::elements() const {
 
 Reader Reader::open(const std::string& path, Links links) {
   MappedFile file = MappedFile::open(path, links);
-  Reader reader = parse(file.bytes(), path);
+  Reader reader = read_mapped(
+      file, [&] { return parse(file.bytes(), path); }, [] { return "its header"; });
   reader.file_ = std::move(file);
   return reader;
+}
+
+void Reader::check_whole() const {
+  if (!is_whole(file_)) refuse_shrunk(file_, "its tensors");
 }
 
 Reader Reader::parse(std::span<const std::byte> image, const std::string& name) {

@@ -44,6 +44,8 @@ class Reader {
   const std::map<std::string, View>& tensors() const { return tensors_; }
   const Metadata& metadata() const { return metadata_; }
   const std::string& name() const { return name_; }
+  // For whoever has copied bytes of views: the file has not become shorter since it was opened (Exit::kInput).
+  void check_whole() const;
 
   const View* find(const std::string& tensor) const;  // nullptr when absent
   const View& at(const std::string& tensor) const;    // absent: Exit::kInput with the nearest name

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/file.h"
+#include "base/mapped_range.h"
 
 namespace mantissa {
 namespace {
@@ -82,7 +83,8 @@ std::string sha256(std::string_view text) {
 
 std::string sha256_file(const std::string& path) {
   const MappedFile file = MappedFile::open(path);
-  return sha256(file.text());
+  return read_mapped(
+      file, [&] { return sha256(file.text()); }, [] { return "its hash"; });
 }
 
 }  // namespace mantissa

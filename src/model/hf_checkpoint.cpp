@@ -31,6 +31,7 @@ int64_t load_hf_weights(const std::string& folder, const ModelConfig& model, Par
     hf::load_match(matches[i], writer, round_to);
     bytes += static_cast<int64_t>(matches[i].view->bytes.size());
   }
+  tensors.check_whole();
   return bytes;
 }
 

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/folder.h"
+#include "base/mapped_range.h"
 #include "base/safetensors.h"
 #include "model/hf_export_config.h"
 #include "model/hf_folder.h"
@@ -88,7 +89,8 @@ void write_weights(const std::string& folder, const ParamStore& params, const Hf
 void copy_file(const std::string& from, const std::string& to) {
   const MappedFile file = MappedFile::open(from);
   AtomicFile copy(to);
-  copy.write(file.bytes());
+  read_mapped(
+      file, [&] { copy.write(file.bytes()); }, [] { return "its copy"; });
   copy.commit();
 }
 

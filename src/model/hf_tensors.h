@@ -25,6 +25,10 @@ class Tensors {
   const std::string& name() const { return name_; }
   const std::vector<safetensors::Reader>& files() const { return files_; }
   bool sharded() const { return sharded_; }
+  // For whoever has copied values: no file has become shorter since it was opened (Exit::kInput).
+  void check_whole() const {
+    for (const safetensors::Reader& file : files_) file.check_whole();
+  }
   // metadata.total_size of the index, which nothing depends on.
   std::optional<uint64_t> declared_bytes() const { return declared_; }
 

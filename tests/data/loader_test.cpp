@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "base/file.h"
 #include "tests/base/support.h"
 
@@ -52,6 +54,24 @@ TEST_F(LoaderTest, HandsOutWhatTheDatasetGives) {
     }
     error_of(Exit::kInternal, [&] { loader.next(); });
   }
+}
+
+TEST_F(LoaderTest, AFileThatShrinksEndsTheRunAtItsStep) {
+  write_atomic(folder_ / "a.bin", std::string(200'000, '\1'));
+  DataConfig config;
+  config.train = folder_ / "a.bin";
+  config.sequence_length = 1000;
+  config.validation_fraction = 0;
+  const Dataset data = Dataset::load(config, 3);
+  Loader loader(data, {.steps = 50, .micro_rows = 2});
+  loader.next();
+  std::filesystem::resize_file(folder_ / "a.bin", 0);
+  const std::string message = error_of(Exit::kInput, [&] {
+    for (int step = 2; step <= 50; ++step) loader.next();
+  });
+  EXPECT_TRUE(message.starts_with("step ")) << message;
+  EXPECT_NE(message.find("a.bin: row "), std::string::npos) << message;
+  EXPECT_NE(message.find("has shrunk to 0 bytes"), std::string::npos) << message;
 }
 
 TEST_F(LoaderTest, EndsWhateverWasTaken) {

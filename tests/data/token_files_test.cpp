@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <random>
@@ -150,6 +151,35 @@ TEST_F(TokenFilesTest, LongDocumentsComeInPieces) {
     EXPECT_EQ(pieces[0].size(), static_cast<size_t>(kMaxPieceTokens));
     EXPECT_EQ(pieces[1].size(), 3u);
   }
+}
+
+// 40,000 ids of 16 bits: 20 pages.
+TEST_F(TokenFilesTest, FilesThatShrinkAreRefusedAtTheirRow) {
+  const auto shrunk = [&](const char* name, size_t left) {
+    return fmt::format("{}: the file has shrunk to {} bytes, expected the", folder_ / name, left);
+  };
+  const std::string ids(80'000, '\1');
+  for (const size_t left : {size_t{100}, size_t{4096 * 3}}) {
+    const std::string path = file("a.bin", ids);
+    const TokenSource source = open_token_rows({path}, "nanogpt", {.sequence_length = 1000});
+    const auto documents = open_token_documents({path}, "nanogpt", {.eos = 5});
+    std::filesystem::resize_file(path, left);
+    Batch batch;
+    std::string row = shrunk("a.bin: row 39", left), token = shrunk("a.bin: token 0", left);
+    EXPECT_TRUE(error_of(Exit::kInput, [&] { source.rows->append_row(39, batch); }).starts_with(row));
+    EncodedDocument document;
+    EXPECT_TRUE(error_of(Exit::kInput, [&] { documents->next(document); }).starts_with(token));
+  }
+  Megatron index;
+  index.lengths.assign(10'000, 1), index.pointers.clear(), index.documents.clear();
+  for (int64_t i = 0; i < 10'000; ++i) index.pointers.push_back(2 * i), index.documents.push_back(i);
+  index.documents.push_back(10'000);
+  const std::string path = megatron(index, std::string(20'000, '\1'));
+  const TokenSource source = open_token_rows({path}, "megatron", {.sequence_length = 1000});
+  std::filesystem::resize_file(folder_ / "m.idx", 4096);
+  Batch batch;
+  EXPECT_TRUE(
+      error_of(Exit::kInput, [&] { source.rows->append_row(9, batch); }).starts_with(shrunk("m.idx: row 9", 4096)));
 }
 
 TEST_F(TokenFilesTest, MegatronDocumentsEndSegments) {

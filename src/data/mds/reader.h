@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/mapped_range.h"
 #include "data/mds/encoding.h"
 #include "data/record.h"
 
@@ -46,6 +47,11 @@ class Shard {
   const std::string& name() const { return name_; }  // the file's path, for messages
   // "FILE: sample 3, column \"text\""
   std::string where(int64_t sample, int column) const;
+  // Gives body(), which reads values; a shard that is no longer whole counts instead (read_mapped).
+  template <class Body, class Place>
+  auto read(Body&& body, Place&& place) const {
+    return read_mapped(file_, std::forward<Body>(body), std::forward<Place>(place));
+  }
 
   // The stored bytes of a value, of any column. The typed ones refuse a column of another kind and malformed bytes
   // (Exit::kInput).

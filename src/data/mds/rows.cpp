@@ -99,7 +99,10 @@ class MdsRows : public RowSource {
     check(row >= 0 && row < rows(), "row {} of {}", row, rows());
     const auto at = static_cast<size_t>(std::upper_bound(begins_.begin(), begins_.end(), row) - begins_.begin()) - 1;
     const Place& place = places_[at];
-    return folders_[place.folder].layout.append(place.shard, row - begins_[at], sequence_length_, vocab_size_, batch);
+    const int64_t sample = row - begins_[at];
+    return place.shard.read(
+        [&] { return folders_[place.folder].layout.append(place.shard, sample, sequence_length_, vocab_size_, batch); },
+        [&] { return fmt::format("row {} (sample {})", row, sample); });
   }
 
   void open_shards(size_t f) {
@@ -108,9 +111,11 @@ class MdsRows : public RowSource {
     for (size_t s = 0; s < opened.folder.shards().size(); ++s) {
       Shard shard = opened.folder.open_shard(s);
       if (shard.samples() == 0) continue;
-      if (!learned) learned = opened.layout.learn_labels(shard, kRowsToLearnFrom);
+      const auto first_rows = [] { return "its first rows"; };
+      if (!learned)
+        learned = shard.read([&] { return opened.layout.learn_labels(shard, kRowsToLearnFrom); }, first_rows);
       if (!checked) {
-        const int64_t length = opened.layout.length(shard, 0);
+        const int64_t length = shard.read([&] { return opened.layout.length(shard, 0); }, first_rows);
         if (length != sequence_length_)
           fail(Exit::kUsage,
                "{}: rows of {} tokens; set data.sequence_length to {} (found {}), or prepare the data anew",
@@ -191,11 +196,7 @@ class MdsDocuments : public DocumentSource {
       if (open_ && sample_ < current_.samples()) {
         batch_.clear();
         segment_ = 0;
-        const int64_t length = opened.layout.length(current_, sample_);
-        if (length < 1 || length > kMaxSampleTokens)
-          fail(Exit::kInput, "{}: sample {} holds {} tokens, expected 1 to {}", current_.name(), sample_, length,
-               kMaxSampleTokens);
-        real_ = length - opened.layout.append(current_, sample_, length, vocabulary(opened, options_), batch_);
+        current_.read([&] { read_sample(opened); }, [this] { return fmt::format("sample {}", sample_); });
         ++sample_, ++read_;
         return true;
       }
@@ -203,12 +204,22 @@ class MdsDocuments : public DocumentSource {
       if (open_) {
         current_ = opened.folder.open_shard(shard_++);
         sample_ = 0;
-        if (!learned_) learned_ = opened.layout.learn_labels(current_, kRowsToLearnFrom);
+        if (!learned_)
+          learned_ = current_.read([&] { return opened.layout.learn_labels(current_, kRowsToLearnFrom); },
+                                   [] { return "its first rows"; });
       } else {
         ++folder_, shard_ = 0, learned_ = false;
       }
     }
     return false;
+  }
+
+  void read_sample(const Opened& opened) {
+    const int64_t length = opened.layout.length(current_, sample_);
+    if (length < 1 || length > kMaxSampleTokens)
+      fail(Exit::kInput, "{}: sample {} holds {} tokens, expected 1 to {}", current_.name(), sample_, length,
+           kMaxSampleTokens);
+    real_ = length - opened.layout.append(current_, sample_, length, vocabulary(opened, options_), batch_);
   }
 
   TokenOptions options_;

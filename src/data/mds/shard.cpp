@@ -92,6 +92,9 @@ std::span<const std::byte> Shard::bytes(int64_t sample, int column) const {
   check(column >= 0 && static_cast<size_t>(column) < columns_->size(), "{}: column {}", name_, column);
   const size_t entry = 4 * (static_cast<size_t>(sample) + 1);
   const uint64_t begin = load_u32(image_, entry), end = load_u32(image_, entry + 4);
+  // The offsets were checked when the shard was opened, and lie in a file that may have changed since.
+  if (begin > end || end > image_.size())
+    fail(Exit::kInput, "{}: sample {} lies at bytes {} to {} of {}", name_, sample, begin, end, image_.size());
   if (end - begin < 4 * variable_)
     fail(Exit::kInput, "{}: sample {} has {} bytes, its sizes alone take {}", name_, sample, end - begin,
          4 * variable_);
@@ -172,11 +175,12 @@ Shard Folder::open_shard(size_t index) const {
   } else {
     const MappedFile packed = map(entry.zip);
     shard.name_ = packed.path();
-    shard.unpacked_ =
-        std::make_shared<const std::string>(unpack(packed.text(), entry.compression, entry.raw.bytes, shard.name_));
+    shard.unpacked_ = std::make_shared<const std::string>(read_mapped(
+        packed, [&] { return unpack(packed.text(), entry.compression, entry.raw.bytes, shard.name_); },
+        [] { return "its packed bytes"; }));
     shard.image_ = *shard.unpacked_;
   }
-  shard.check_header(entry.samples);
+  shard.read([&] { shard.check_header(entry.samples); }, [] { return "its header"; });
   return shard;
 }
 

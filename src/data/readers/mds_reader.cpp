@@ -1,3 +1,6 @@
+#include <atomic>
+
+#include "base/error.h"
 #include "base/sha256.h"
 #include "data/mds/reader.h"
 #include "data/readers/readers.h"
@@ -26,17 +29,20 @@ class MdsRecords final : public FileRecords {
     }
     record.texts.resize(columns_.size());
     record.turns.clear();
-    for (size_t i = 0; i < columns_.size(); ++i) {
-      record.where = shard_.where(sample_, columns_[i]);
-      record.texts[i] = shard_.text(sample_, columns_[i]);
-      check_text(record.texts[i], config_, record.where);
-    }
+    const auto texts = [&] {
+      for (size_t i = 0; i < columns_.size(); ++i) {
+        record.where = shard_.where(sample_, columns_[i]);
+        record.texts[i] = shard_.text(sample_, columns_[i]);
+        check_text(record.texts[i], config_, record.where);
+      }
+    };
+    shard_.read(texts, [this] { return fmt::format("sample {}", sample_); });
     ++sample_, ++read_;
     return true;
   }
 
   double share() const override {
-    return folder_.samples() == 0 ? 1 : static_cast<double>(read_) / static_cast<double>(folder_.samples());
+    return folder_.samples() == 0 ? 1 : static_cast<double>(read_.load()) / static_cast<double>(folder_.samples());
   }
 
   // index.json and the shards that were opened.
@@ -57,7 +63,8 @@ class MdsRecords final : public FileRecords {
   mds::Shard shard_;  // number at_, once open_
   bool open_ = false;
   size_t at_ = 0;
-  int64_t sample_ = 0, read_ = 0;
+  int64_t sample_ = 0;
+  std::atomic<int64_t> read_{0};
 };
 
 }  // namespace

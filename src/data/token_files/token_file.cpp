@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/foreign.h"
+#include "base/mapped_range.h"
 #include "base/text.h"
 
 namespace mantissa {
@@ -134,8 +135,7 @@ void check_megatron_lists(const TokenFile& file, const std::byte* lengths) {
     fail(Exit::kInput, "{}: the documents end at sequence {} of {}", name, last, file.sequences);
 }
 
-void open_megatron(TokenFile& file, const std::string& index_path, const TokenOptions& options) {
-  file.index = MappedFile::open(index_path);
+void open_megatron(TokenFile& file, const TokenOptions& options) {
   const std::span<const std::byte> bytes = file.index.bytes();
   const std::string& name = file.index.path();
   if (!file.index.text().starts_with(kMegatronMagic))
@@ -198,14 +198,19 @@ TokenFile open_token_file(const std::string& path, const std::string& format, co
   file.name = megatron ? stem + ".bin" : path;
   file.data = MappedFile::open(file.name);
   file.paths = {file.name};
+  const auto header = [] { return "its header"; };
   if (megatron) {
     file.paths.push_back(stem + ".idx");
-    open_megatron(file, stem + ".idx", options);
+    file.index = MappedFile::open(stem + ".idx");
+    read_mapped(
+        file.index, [&] { open_megatron(file, options); }, header);
   } else if (format == "llmc") {
-    open_llmc(file, options);
+    read_mapped(
+        file.data, [&] { open_llmc(file, options); }, header);
   } else {
     check(format == "nanogpt", "format {} of token files", format);
-    open_nanogpt(file, options);
+    read_mapped(
+        file.data, [&] { open_nanogpt(file, options); }, header);
   }
   return file;
 }

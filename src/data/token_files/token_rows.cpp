@@ -1,6 +1,9 @@
 #include <algorithm>
+#include <array>
+#include <bit>
 
 #include "base/error.h"
+#include "base/mapped_range.h"
 #include "data/token_files/row_fill.h"
 #include "data/token_files/token_file.h"
 #include "data/token_files/token_files.h"
@@ -31,13 +34,16 @@ class Stream {
     return static_cast<size_t>(std::upper_bound(begins_.begin(), begins_.end(), token) - begins_.begin()) - 1;
   }
 
-  // Fills `out` from token `at` on. Exit::kInput names file and token of an id outside the vocabulary.
-  void read(int64_t at, std::span<int32_t> out) const {
+  // Fills `out` from token `at` on. Exit::kInput names file and token of an id outside the vocabulary, and file and
+  // place() of what is not there any more.
+  template <class Place>
+  void read(int64_t at, std::span<int32_t> out, Place&& place) const {
     for (size_t f = file_of(at); !out.empty(); ++f) {
       const TokenFile& file = files_[f];
       const int64_t offset = at - begins_[f];
       const auto count = std::min(static_cast<int64_t>(out.size()), file.tokens.count - offset);
       const int64_t bad = copy_ids(file.tokens, offset, out.first(static_cast<size_t>(count)), vocab_size_);
+      if (!is_whole(file.data)) refuse_shrunk(file.data, place());
       if (bad >= 0)
         fail(Exit::kInput, "{}: token {} is {}, outside the vocabulary of {}", file.name, offset + bad,
              file.tokens.at(offset + bad), vocab_size_);
@@ -85,10 +91,14 @@ class TokenRows : public RowSource {
     check(row >= 0 && row < rows_, "row {} of {}", row, rows_);
     const int64_t begin = row * sequence_length_, end = begin + sequence_length_;
     RowFill fill(batch, sequence_length_);
-    stream_.read(begin, fill.ids());
+    const auto place = [row] { return fmt::format("row {}", row); };
+    stream_.read(begin, fill.ids(), place);
     if (documents_)
-      for (size_t f = stream_.file_of(begin); f < stream_.files().size() && stream_.begin(f) < end; ++f)
-        split_documents(stream_.files()[f], stream_.begin(f) - begin, fill);
+      for (size_t f = stream_.file_of(begin); f < stream_.files().size() && stream_.begin(f) < end; ++f) {
+        const TokenFile& file = stream_.files()[f];
+        read_mapped(
+            file.index, [&] { split_documents(file, stream_.begin(f) - begin, fill); }, place);
+      }
     else
       fill.split(eos_, sequence_length_);
     fill.finish();
@@ -139,7 +149,7 @@ class TokenDocuments : public DocumentSource {
       const int64_t count =
           std::min({eos_ >= 0 ? kStep : kMaxPieceTokens, end_ - at_, kMaxPieceTokens - static_cast<int64_t>(held)});
       document.ids.resize(held + static_cast<size_t>(count));
-      stream_.read(at_, std::span(document.ids).subspan(held));
+      stream_.read(at_, std::span(document.ids).subspan(held), [this] { return fmt::format("token {}", at_); });
       const auto from = document.ids.begin() + static_cast<int64_t>(held);
       const auto stop = eos_ >= 0 ? std::find(from, document.ids.end(), eos_) : document.ids.end();
       const bool ended = stop != document.ids.end();
@@ -165,7 +175,10 @@ class TokenDocuments : public DocumentSource {
         return true;
       }
       if (document_ < file.documents) {
-        end_ = stream_.begin(file_) + file.document_begin(++document_);
+        ++document_;
+        end_ = stream_.begin(file_) + read_mapped(
+                                          file.index, [&] { return file.document_begin(document_); },
+                                          [this] { return fmt::format("document {}", document_); });
         return true;
       }
       ++file_, document_ = 0;
@@ -208,9 +221,9 @@ std::unique_ptr<DocumentSource> open_token_documents(const std::vector<std::stri
 std::string token_file_format(const std::string& path) {
   const bool bin = path.ends_with(".bin");
   if (path.ends_with(".idx") || (bin && exists(path.substr(0, path.size() - 4) + ".idx"))) return "megatron";
-  const MappedFile file = MappedFile::open(path);
+  FileStream file(path);
   int32_t magic = 0;
-  if (file.bytes().size() >= sizeof(magic)) std::memcpy(&magic, file.bytes().data(), sizeof(magic));
+  if (std::array<char, sizeof(magic)> head{}; file.read(head) == head.size()) magic = std::bit_cast<int32_t>(head);
   return magic / 10000 == 2024 ? "llmc" : "nanogpt";
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/mapped_range.h"
 #include "base/sha256.h"
 
 namespace mantissa {
@@ -42,7 +43,10 @@ std::vector<SourceFile> fingerprint(const std::vector<std::string>& paths) {
   std::vector<SourceFile> files;
   for (const std::string& path : paths) {
     const MappedFile file = MappedFile::open(path);
-    files.push_back({path, file.bytes().size(), total > kWholeBytes ? sampled_hash(file) : sha256(file.text())});
+    const std::string hash = read_mapped(
+        file, [&] { return total > kWholeBytes ? sampled_hash(file) : sha256(file.text()); },
+        [] { return "its hash"; });
+    files.push_back({path, file.bytes().size(), hash});
   }
   return files;
 }
