@@ -7,12 +7,16 @@
 #include "base/error.h"
 #include "base/signal.h"
 #include "base/text.h"
+#include "base/units.h"
+#include "data/mds/checked.h"
 #include "data/mds/prepared.h"
 #include "data/mds/rows.h"
 #include "data/token_files/token_files.h"
 
 namespace mantissa {
 namespace {
+
+constexpr int64_t kManyDocuments = 2000, kManyAFile = 1000;  // of text parted by blank lines, that are worth a note
 
 std::string name_of(const std::string& folder) { return std::filesystem::path(folder).filename().string(); }
 
@@ -35,6 +39,29 @@ std::vector<mds::Prepared> prepared_in(const Source& source) {
     for (const std::string& folder : source.files)
       if (mds::Prepared one; mds::read_prepared(folder, one)) all.push_back(std::move(one));
   return all;
+}
+
+// Prose has blank lines between its paragraphs: a book would become thousands of documents that know nothing of each
+// other. What a user should be told, or "".
+std::string short_documents(const Source& source, const DataConfig& config, const Corpus& corpus) {
+  const auto files = static_cast<int64_t>(source.files.size());
+  if (source.format != "text" || config.document_separator != "blank-line") return "";
+  if (corpus.documents() < std::max(kManyDocuments, kManyAFile * files)) return "";
+  return fmt::format(
+      "blank lines part {} of text into {} documents of {} tokens on average (data.document_separator: blank-line); "
+      "none takes a file as one document",
+      files == 1 ? "one file" : grouped(files) + " files", grouped(corpus.documents()),
+      grouped(corpus.tokens() / corpus.documents()));
+}
+
+// Sizes and headers of all shards are looked at when they are opened; here their bytes are.
+void check_shards(const Source& source, const LoadOptions& load, std::vector<std::string>& notes) {
+  if (source.format != "mds") return;
+  for (const std::string& folder : source.files) {
+    mds::CheckOptions options;
+    if (load.progress) options.progress = [&](double share) { load.progress({"checksums of " + folder, share, 0, 0}); };
+    for (std::string& note : mds::check_shards(mds::Folder::open(folder), options)) notes.push_back(std::move(note));
+  }
 }
 
 }  // namespace
@@ -69,6 +96,7 @@ LoadedSource SourceLoader::read_text(const Source& source, const std::string& pa
   if (!options_.preview) reader->finish();
   files_.insert(files_.end(), reader->files().begin(), reader->files().end());
   if (package_.name.empty()) package_ = reader->package();
+  if (std::string note = short_documents(source, config_, *corpus); !note.empty()) notes_.push_back(std::move(note));
   return {.corpus = std::move(corpus), .vocab_size = tokenizer_->vocab_size()};
 }
 
@@ -134,6 +162,7 @@ LoadedSource SourceLoader::map_rows(const Source& source) {
   loaded.vocab_size = loaded.rows->vocab_size();
   files_.insert(files_.end(), opened.files.begin(), opened.files.end());
   notes_.insert(notes_.end(), opened.notes.begin(), opened.notes.end());
+  check_shards(source, options_, notes_);
   const std::vector<mds::Prepared> prepared = prepared_in(source);
   for (const mds::Prepared& one : prepared) loaded.documents += one.documents;
   if (prepared.size() == 1 && source.files.size() == 1) loaded.unigram_entropy = prepared.front().unigram_entropy;
@@ -147,6 +176,7 @@ LoadedSource SourceLoader::read_documents(const Source& source, const std::strin
   const std::unique_ptr<DocumentSource> documents = source.format == "mds"
                                                         ? mds::open_documents(source.files, options)
                                                         : open_token_documents(source.files, source.format, options);
+  if (!options_.preview) check_shards(source, options_, notes_);
   auto corpus = std::make_shared<Corpus>(std::min<int64_t>(documents->vocab_size(), INT32_MAX), options_.spill_folder);
   EncodedDocument document;
   int32_t largest = 0;  // id

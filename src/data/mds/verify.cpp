@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "data/mds/checked.h"
 #include "data/mds/hashes.h"
 #include "data/mds/prepared.h"
 #include "data/mds/row_layout.h"
@@ -48,8 +49,11 @@ class Verifier {
       layout = std::make_unique<RowLayout>(folder, TokenOptions{});
     sequence_length_ = described ? prepared_.sequence_length : 0;
     if (layout != nullptr) vocab_size_ = described ? prepared_.vocab_size : vocabulary_of(layout->ids_type());
+    checked_ = std::make_unique<CheckedFiles>(folder);
     for (size_t s = 0; s < folder.shards().size() && report_.problems.size() < kMaxProblems; ++s)
       attempt([&] { shard(folder, s, layout.get()); });
+    if (const std::string why = checked_->save(); !why.empty())
+      note("that the checksums are right cannot be noted for training: " + why);
     if (described && report_.problems.empty()) compare_statistics(join_path(path, kPreparedName));
     if (layout != nullptr && report_.problems.empty())
       note(uneven_ ? "rows of different lengths"
@@ -78,7 +82,9 @@ class Verifier {
   }
 
   void check_hashes(const Folder& folder, const ShardEntry& shard, const FileEntry& file) {
+    const FileState before = state_of(folder.path_of(file));
     const MappedFile mapped = MappedFile::open(folder.path_of(file), Links::kRefuse);
+    const int64_t hashes = report_.hashes;
     for (const std::string& algorithm : shard.hashes)
       if (!file.hashes.contains(algorithm))
         fail(Exit::kInput, "{}: index.json names the hash {}, but gives none", mapped.path(), printable(algorithm));
@@ -87,11 +93,13 @@ class Verifier {
         note(fmt::format("hash {} is not checked (known: {})", printable(algorithm), kKnownHashes));
         continue;
       }
-      const std::string found = hash_hex(algorithm, mapped.text());
+      const std::string found = read_mapped(
+          mapped, [&] { return hash_hex(algorithm, mapped.text()); }, [] { return "its hash"; });
       if (found != lower(digits))
         fail(Exit::kInput, "{}: {} is {}, index.json says {}", mapped.path(), algorithm, found, printable(digits));
       ++report_.hashes;
     }
+    if (report_.hashes > hashes) checked_->add(file.basename, before);
   }
 
   void shard(const Folder& folder, size_t index, const RowLayout* layout) {
@@ -103,9 +111,12 @@ class Verifier {
     if (raw) check_hashes(folder, entry, entry.raw);
     if (zip) check_hashes(folder, entry, entry.zip);
     for (int64_t sample = 0; sample < shard.samples(); ++sample) {
-      for (size_t c = 0; c < folder.columns().size(); ++c)
-        value(folder.columns()[c], shard, sample, static_cast<int>(c));
-      if (layout != nullptr) row(*layout, shard, sample);
+      const auto values = [&] {
+        for (size_t c = 0; c < folder.columns().size(); ++c)
+          value(folder.columns()[c], shard, sample, static_cast<int>(c));
+        if (layout != nullptr) row(*layout, shard, sample);
+      };
+      shard.read(values, [sample] { return fmt::format("sample {}", sample); });
     }
     ++report_.shards;
     report_.samples += shard.samples();
@@ -177,6 +188,7 @@ class Verifier {
   }
 
   VerifyReport& report_;
+  std::unique_ptr<CheckedFiles> checked_;
   Prepared prepared_;
   RowStatistics statistics_;
   int64_t sequence_length_ = 0, vocab_size_ = 0;
