@@ -1,8 +1,13 @@
 #include "data/chat.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/sha256.h"
 #include "base/text.h"
 
 namespace mantissa {
@@ -62,7 +67,7 @@ class Spans {
 
 // <|im_start|>role\ncontent<|im_end|>\n
 void add_im_turn(Spans& spans, const Turn& turn, std::string_view content) {
-  const bool learned = turn.role == "assistant";
+  const bool learned = turn.role == "assistant" && !turn.context;
   spans.add(false, kImStart, turn.role, "\n");
   spans.add(learned, content, kImEnd);
   spans.add(false, "\n");
@@ -80,7 +85,7 @@ std::vector<ChatSpan> render_llama3(const std::vector<Turn>& turns, const ChatOp
   for (const Turn& turn : turns) {
     if (&turn == turns.data()) spans.add(false, kBeginOfText);
     spans.add(false, kStartHeader, turn.role, kEndHeader, "\n\n");
-    spans.add(turn.role == "assistant", strip(turn.content), kEot);
+    spans.add(turn.role == "assistant" && !turn.context, strip(turn.content), kEot);
   }
   if (options.generation_prompt) spans.add(false, kStartHeader, "assistant", kEndHeader, "\n\n");
   return spans.take();
@@ -126,7 +131,60 @@ std::vector<ChatSpan> render_qwen3(const std::vector<Turn>& turns, const ChatOpt
   return spans.take();
 }
 
+// The texts of the named templates, by their SHA-256.
+struct KnownTemplate {
+  std::string_view sha256;
+  ChatTemplate chat;
+};
+constexpr KnownTemplate kKnown[] = {
+    {"153280e3ff55d19da1398bdb3914ee2a51b80429bfaedde11d7d216c39db80f3", ChatTemplate::kChatml},
+    {"ba03a121d097859c7b5b9cd03af99aafe95275210d2876f642ad9929a150f122", ChatTemplate::kLlama3},
+    {"87a2728cb8dc9fe424d624542f6060ec05a1d285ebbec578bb078900e33396b5", ChatTemplate::kQwen3},
+};
+constexpr uint64_t kMaxTemplateFile = uint64_t{4} << 20;
+
+bool of_tools(std::string_view role) {
+  constexpr std::string_view kRoles[] = {"tool",          "function",    "ipython",      "observation",
+                                         "function_call", "tool_result", "tool_response"};
+  return std::find(std::begin(kRoles), std::end(kRoles), role) != std::end(kRoles);
+}
+
+// The template's text and where it stands; "" where the folder has none. Of a list of named ones that called default.
+std::string template_text(const std::string& folder, std::string& where) {
+  where = join_path(folder, "chat_template.jinja");
+  if (exists(where)) return read_text(where, kMaxTemplateFile);
+  where = join_path(folder, "tokenizer_config.json");
+  if (!exists(where)) return "";
+  const Json root = read_json(where, kMaxTemplateFile);
+  const auto at = root.is_object() ? root.find("chat_template") : root.end();
+  if (at == root.end()) return "";
+  if (at->is_string()) return at->get<std::string>();
+  if (at->is_array())
+    for (const Json& named : *at)
+      if (named.is_object() && named.value("name", Json()) == "default" && named.value("template", Json()).is_string())
+        return named.at("template").get<std::string>();
+  return "";
+}
+
 }  // namespace
+
+ChatTemplate chat_template_of(const DataConfig& config) {
+  if (config.chat_template != "auto") return chat_template_named(config.chat_template);
+  const std::string& path = config.tokenizer;
+  const std::string folder = is_directory(path) ? path : std::filesystem::path(path).parent_path().string();
+  std::string where;
+  const std::string text = path == "bytes" ? "" : template_text(folder, where);
+  if (text.empty())
+    fail(Exit::kUsage, "data.chat_template: auto, but {} has no chat template; name chatml, llama3 or qwen3", path);
+  const std::string hash = sha256(trim(text));
+  for (const KnownTemplate& known : kKnown)
+    if (known.sha256 == hash) return known.chat;
+  fail(
+      Exit::kUsage,
+      "data.chat_template: auto, but the template in {} (SHA-256 {}) is none of chatml, llama3 and qwen3; name the one "
+      "to train with",
+      where, hash.substr(0, 16));
+}
 
 ChatTemplate chat_template_named(std::string_view name) {
   if (name == "none") return ChatTemplate::kNone;
@@ -139,8 +197,8 @@ ChatTemplate chat_template_named(std::string_view name) {
 std::vector<ChatSpan> render_chat(ChatTemplate chat, const std::vector<Turn>& turns, const ChatOptions& options) {
   for (size_t i = 0; i < turns.size(); ++i)
     if (turns[i].role != "system" && turns[i].role != "user" && turns[i].role != "assistant")
-      fail(Exit::kInput, "turn {} has role '{}', expected system, user or assistant", i + 1,
-           printable(turns[i].role, 40));
+      fail(Exit::kInput, "turn {} has role '{}', expected system, user or assistant{}", i + 1,
+           printable(turns[i].role, 40), of_tools(turns[i].role) ? "; turns of tools are not taken" : "");
   switch (chat) {
     case ChatTemplate::kChatml:
       return render_chatml(turns, options);

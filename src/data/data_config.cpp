@@ -15,11 +15,14 @@ void DataConfig::describe(config::Fields& f) {
            "how the files hold the data; auto: by their names");
   f.choice("document_separator", document_separator, {"blank-line", "line", "none"},
            "what parts the documents of a text file");
-  f.text("text_key", text_key, "column of the text in JSONL, Parquet and MDS");
-  f.text("prompt_key", prompt_key, "fine-tuning: column of the prompt; the loss is on the response alone");
+  f.text("text_key", text_key, "column of the text in JSONL, Parquet and MDS; a.b: b inside a");
+  f.text("prompt_key", prompt_key,
+         "fine-tuning: column of the prompt, a text or a list of messages; the loss is on the response alone");
   f.text("response_key", response_key, "fine-tuning: column of the response");
-  f.text("messages_key", messages_key, "fine-tuning: column of the conversation, [{role, content}, ...]");
-  f.choice("chat_template", chat_template, {"none", "chatml", "llama3", "qwen3"}, "how turns are written");
+  f.text("messages_key", messages_key,
+         "fine-tuning: column of the conversation, [{role, content}, ...] or [{from, value}, ...]");
+  f.choice("chat_template", chat_template, {"none", "auto", "chatml", "llama3", "qwen3"},
+           "how turns are written; auto: as the tokenizer's folder says");
   f.text("system_prompt", system_prompt, "system turn of conversations that have none; empty: none is added");
   f.text("prompt_suffix", prompt_suffix, "between prompt and response where chat_template is none");
   f.choice("dictd_text", dictd_text, {"prose", "layout", "raw"},

@@ -18,7 +18,7 @@ struct DataConfig {
   std::string text_key = "text";                  // column of the text
   std::string prompt_key, response_key;           // fine-tuning: columns of prompt and response
   std::string messages_key;                       // fine-tuning: column of the conversation
-  std::string chat_template = "none";             // none, chatml, llama3, qwen3
+  std::string chat_template = "none";             // none, auto, chatml, llama3, qwen3
   std::string system_prompt;                      // system turn of conversations that have none; "" adds none
   std::string prompt_suffix = "\n";               // between prompt and response where there is no template
   std::string dictd_text = "prose";               // of dictd: prose, layout, raw

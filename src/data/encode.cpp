@@ -33,7 +33,7 @@ std::string contradiction(const DataConfig& c) {
                                 : "data.prompt_key: needs data.response_key";
   if (messages && !c.prompt_key.empty()) return "data.messages_key: excludes data.prompt_key";
   if (messages && c.chat_template == "none")
-    return "data.messages_key: needs data.chat_template, chatml, llama3 or qwen3";
+    return "data.messages_key: needs data.chat_template, auto, chatml, llama3 or qwen3";
   if (!c.fine_tuning() && c.chat_template != "none")
     return "data.chat_template: needs data.messages_key or data.prompt_key";
   const bool plain_pair = !c.prompt_key.empty() && c.chat_template == "none";
@@ -52,8 +52,9 @@ int64_t bytes_in(const Record& record) {
 
 // Some assistant says something.
 bool answered(const std::vector<Turn>& turns) {
-  return std::any_of(turns.begin(), turns.end(),
-                     [](const Turn& turn) { return turn.role == "assistant" && !turn.content.empty(); });
+  return std::any_of(turns.begin(), turns.end(), [](const Turn& turn) {
+    return turn.role == "assistant" && !turn.context && !turn.content.empty();
+  });
 }
 
 }  // namespace
@@ -72,10 +73,7 @@ EncodeCounts& EncodeCounts::operator+=(const EncodeCounts& other) {
 }
 
 DocumentEncoder::DocumentEncoder(const DataConfig& config, const Tokenizer& tokenizer)
-    : config_(config),
-      tokenizer_(tokenizer),
-      chat_(chat_template_named(config.chat_template)),
-      fine_tuning_(config.fine_tuning()) {
+    : config_(config), tokenizer_(tokenizer), chat_(chat_template_of(config)), fine_tuning_(config.fine_tuning()) {
   if (const std::string why = contradiction(config); !why.empty()) fail(Exit::kUsage, "{}", why);
   if (!config.messages_key.empty())
     columns_.messages = config.messages_key;
@@ -191,11 +189,17 @@ bool DocumentEncoder::cut(EncodedDocument& document, EncodeCounts& counts) const
 
 bool DocumentEncoder::encode(Tokenizer::Encoder& encoder, const Record& record, EncodedDocument& document,
                              EncodeCounts& counts) const {
-  const bool messages = !columns_.messages.empty();
-  check(messages || record.texts.size() == columns_.columns.size(), "record {} has {} columns, expected {}",
-        record.where, record.texts.size(), columns_.columns.size());
+  // Of a prompt and a response that are lists of messages too.
+  const bool messages = !columns_.messages.empty() || !record.turns.empty();
+  check(!columns_.messages.empty() || record.texts.size() == columns_.columns.size(),
+        "record {} has {} columns, expected {}", record.where, record.texts.size(), columns_.columns.size());
   document.ids.clear();
   document.learned.clear();
+  if (messages && chat_ == ChatTemplate::kNone)
+    fail(Exit::kUsage,
+         "{}: \"{}\" and \"{}\" are lists of messages: they need data.chat_template, auto, chatml, llama3 or "
+         "qwen3",
+         record.where, printable(columns_.columns[0], 40), printable(columns_.columns[1], 40));
   if (messages ? !answered(record.turns) : record.texts.back().empty()) {
     ++counts.empty;
     return false;

@@ -1,5 +1,6 @@
 #include "data/ingest.h"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
@@ -175,12 +176,18 @@ EncodeCounts ingest(RecordReader& reader, const DocumentEncoder& encoder, const 
   const int64_t before = corpus.documents();
   const int64_t wanted = options.max_documents > 0 ? before + options.max_documents : INT64_MAX;
   auto told = Clock::now();
+  double share = 0;  // of the source that was read; a record may take long (a file of empty lines)
   {
     Pipeline pipeline(reader, encoder, tokenizer);
     for (bool late = false; corpus.documents() < wanted;) {
       const Chunk* chunk = pipeline.next(late);
       throw_if_stopped("reading " + options.what);
       if (chunk == nullptr && !late) break;
+      share = std::max(share, late ? reader.progress() : chunk->share);
+      if (options.progress && Clock::now() - told > kProgressInterval) {
+        told = Clock::now();
+        options.progress({options.what, share, counts.documents, counts.text_bytes});
+      }
       if (chunk == nullptr) continue;
       if (corpus.documents() + static_cast<int64_t>(chunk->kept) >= wanted) {
         append_first(*chunk, encoder, tokenizer, wanted, corpus, counts);
@@ -188,10 +195,6 @@ EncodeCounts ingest(RecordReader& reader, const DocumentEncoder& encoder, const 
         for (size_t i = 0; i < chunk->kept; ++i) corpus.append(chunk->documents[i]);
         counts += chunk->counts;
         if (chunk->error) std::rethrow_exception(chunk->error);
-      }
-      if (options.progress && Clock::now() - told > kProgressInterval) {
-        told = Clock::now();
-        options.progress({options.what, chunk->share, counts.documents, counts.text_bytes});
       }
       pipeline.release();
     }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/foreign.h"
+#include "base/signal.h"
 
 namespace mantissa {
 namespace {
@@ -115,6 +116,7 @@ InputStream::InputStream(const std::string& path) : file_(path) {
 InputStream::~InputStream() = default;
 
 std::string_view InputStream::read() {
+  throw_if_stopped("reading " + path());
   const std::string_view bytes(packed_.data(), file_.read(packed_));
   hash_.update(bytes);
   taken_ += bytes.size();
@@ -134,8 +136,9 @@ std::string_view InputStream::next() {
     }
     const size_t got = unpacker_->unpack(pending_, unpacked_);
     given_ += got;
+    if (given_ % (uint64_t{64} << 20) < got) throw_if_stopped("unpacking " + path());
     const uint64_t limit = std::max(kFreeUnpackedBytes, taken_ * kMaxUnpackRatio);
-    if (given_ > limit) fail(Exit::kInput, "{}: {} packed bytes unpack to more than {}", path(), taken_, limit);
+    if (given_ > limit) fail(Exit::kInput, "{}: {} packed bytes unpack to more than {}", path(), taken(), limit);
     if (got > 0) return {unpacked_.data(), got};
     if (!ended) continue;
     if (!unpacker_->complete()) fail(Exit::kInput, "{}: {} data is cut short", path(), unpacker_->name());
@@ -146,7 +149,7 @@ std::string_view InputStream::next() {
 SourceFile InputStream::source() {
   while (!read().empty()) {
   }
-  return {path(), taken_, hash_.hex()};
+  return {path(), taken(), hash_.hex()};
 }
 
 std::string read_input(const std::string& path, SourceFile& source) {

@@ -1,6 +1,7 @@
 // Input files piece by piece: as they are, or unpacked from gzip or zstd within bounds; hashed on the way.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -23,11 +24,12 @@ class InputStream {
   explicit InputStream(const std::string& path);
   ~InputStream();
 
-  // The next bytes of the text, at most 1 MiB, valid until the next call; none at the end.
+  // The next bytes of the text, at most 1 MiB, valid until the next call; none at the end. Exit::kInterrupted when a
+  // stop signal was caught.
   std::string_view next();
   uint64_t taken() const { return taken_; }  // bytes of the file
   double share() const {
-    return file_.size() == 0 ? 1 : static_cast<double>(taken_) / static_cast<double>(file_.size());
+    return file_.size() == 0 ? 1 : static_cast<double>(taken_.load()) / static_cast<double>(file_.size());
   }
   const std::string& path() const { return file_.path(); }
   bool packed() const { return unpacker_ != nullptr; }
@@ -42,9 +44,10 @@ class InputStream {
   std::string_view read();  // the next bytes of the file, hashed
 
   FileStream file_;
-  std::string packed_, unpacked_;  // buffers
-  std::string_view pending_;       // read and not yet unpacked
-  uint64_t taken_ = 0, given_ = 0;
+  std::string packed_, unpacked_;   // buffers
+  std::string_view pending_;        // read and not yet unpacked
+  std::atomic<uint64_t> taken_{0};  // share() is asked from other threads
+  uint64_t given_ = 0;
   Sha256 hash_;
   std::unique_ptr<Unpacker> unpacker_;  // null: as it is
 };

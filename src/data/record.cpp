@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -29,13 +30,17 @@ class SourceRecords final : public RecordReader {
     while (reader_ != nullptr) {
       if (reader_->next(record)) return true;
       close();
-      ++at_;
+      {
+        const std::lock_guard lock(swap_);
+        ++at_;
+      }
       open();
     }
     return false;
   }
 
   double progress() const override {
+    const std::lock_guard lock(swap_);
     const double here = reader_ != nullptr ? reader_->share() * static_cast<double>(sizes_[at_]) : 0;
     return bytes_ == 0 ? 1 : std::min(1.0, (static_cast<double>(behind_) + here) / static_cast<double>(bytes_));
   }
@@ -60,27 +65,29 @@ class SourceRecords final : public RecordReader {
 
   void open() {
     if (at_ == source_.files.size()) return;
-    const std::string& path = source_.files[at_];
-    if (source_.format == "text")
-      reader_ = open_text(path, config_);
-    else if (source_.format == "jsonl")
-      reader_ = open_jsonl(path, spec_, config_);
-    else if (source_.format == "dictd")
-      reader_ = open_dictd(path, config_);
-    else if (source_.format == "parquet")
-      reader_ = open_parquet(path, spec_, config_);
-    else if (source_.format == "mds")
-      reader_ = open_mds_text(path, spec_, config_);
-    else
-      fail(Exit::kInternal, "{}: no reader of {} records", path, source_.format);
+    std::unique_ptr<FileRecords> opened = open_file(source_.files[at_]);
+    const std::lock_guard lock(swap_);
+    reader_ = std::move(opened);
+  }
+
+  std::unique_ptr<FileRecords> open_file(const std::string& path) const {
+    if (source_.format == "text") return open_text(path, config_);
+    if (source_.format == "jsonl") return open_jsonl(path, spec_, config_);
+    if (source_.format == "dictd") return open_dictd(path, config_);
+    if (source_.format == "parquet") return open_parquet(path, spec_, config_);
+    if (source_.format == "mds") return open_mds_text(path, spec_, config_);
+    fail(Exit::kInternal, "{}: no reader of {} records", path, source_.format);
   }
 
   void close() {
     if (reader_ == nullptr) return;
     const size_t first = files_.size();
     reader_->finish(files_);
-    reader_.reset();
-    behind_ += sizes_[at_];
+    {
+      const std::lock_guard lock(swap_);
+      reader_.reset();
+      behind_ += sizes_[at_];
+    }
     for (size_t i = first; i < files_.size(); ++i) check_source_record(files_[i], i == 0);
   }
 
@@ -107,6 +114,7 @@ class SourceRecords final : public RecordReader {
   const DataConfig config_;
   std::vector<uint64_t> sizes_;  // bytes of each of source_.files
   uint64_t bytes_ = 0, behind_ = 0;
+  mutable std::mutex swap_;              // of behind_, reader_ and at_, which progress() sees from another thread
   std::unique_ptr<FileRecords> reader_;  // of source_.files[at_]; null at the end
   size_t at_ = 0;
   std::vector<SourceFile> files_;

@@ -14,18 +14,22 @@ namespace mantissa {
 // One message of a conversation.
 struct Turn {
   std::string role, content;  // role: system, user, assistant
+  bool context = false;       // belongs to what is asked: not learned, whoever says it
 };
 
 struct Record {
-  std::vector<std::string> texts;  // one for each of RecordSpec::columns
-  std::vector<Turn> turns;         // of RecordSpec::messages
+  std::vector<std::string> texts;  // one for each of RecordSpec::columns; "" where a column holds turns
+  std::vector<Turn> turns;         // of RecordSpec::messages, or of a prompt and a response that are lists of them
   std::string where;               // "articles.jsonl:17", for messages
 };
 
-// Which columns a record has: text columns by name, or one column of messages.
+// Which columns a record has: text columns by name, or one column of messages. A name with dots is a path through
+// objects (JSON lines) or structs (Parquet): "meta.text".
 struct RecordSpec {
-  std::vector<std::string> columns;
-  std::string messages;  // "" or the column with [{"role", "content"}, ...]; `columns` is empty then
+  std::vector<std::string> columns;  // one of text; or prompt and response, both text or both lists of messages
+  std::string messages;  // "" or the column with [{"role", "content"}, ...] or [{"from", "value"}, ...]; `columns` is
+                         // empty then
+  bool pair() const { return columns.size() == 2; }
 };
 
 // A file that was read, as its bytes lie on the disk.
@@ -47,7 +51,7 @@ class RecordReader {
   // and null ones (as "") too: who reads counts and leaves out. Errors are Exit::kInput and name file and line, row or
   // entry.
   virtual bool next(Record& record) = 0;
-  // Share of the bytes read, 0 to 1.
+  // Share of the bytes read, 0 to 1; any thread may ask while another one is in next().
   virtual double progress() const = 0;
   // Ends the reading, also before the last record: what was not read of an open file is hashed, files that were never
   // opened are left out. Idempotent; no next() may follow.

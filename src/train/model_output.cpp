@@ -50,7 +50,7 @@ HfExport export_options(const TrainConfig& config, const Dataset& data) {
   if (const Tokenizer* tokenizer = data.tokenizer().get()) {
     options.bos = tokenizer->bos(), options.pad = tokenizer->pad();
     if (options.eos < 0) options.eos = tokenizer->eos();
-    const std::string_view end = chat_end(chat_template_named(config.data.chat_template));
+    const std::string_view end = chat_end(chat_template_of(config.data));
     if (!end.empty() && tokenizer->find(end) >= 0) options.turn_ends = {tokenizer->find(end)};
     add_tokenizer(*tokenizer, options);
   } else {

@@ -21,7 +21,7 @@ int64_t room_of(const TrainConfig& config) {
 
 std::vector<int32_t> tokens_of(const DataConfig& data, const Tokenizer& tokenizer, const std::string& prompt,
                                int32_t eos) {
-  const ChatTemplate chat = chat_template_named(data.chat_template);
+  const ChatTemplate chat = chat_template_of(data);
   if (chat != ChatTemplate::kNone)
     return chat_prompt_tokens(tokenizer, chat, data.system_prompt, prompt, data.add_special_tokens);
   return prompt_tokens(tokenizer, data.fine_tuning() ? prompt + data.prompt_suffix : prompt, data.add_special_tokens,
@@ -38,7 +38,7 @@ RunSampler::RunSampler(const TrainConfig& config, const Dataset& data)
   prompts_ = config.sample.prompts;
   if (prompts_.empty()) prompts_.emplace_back();
   room_ = room_of(config);
-  const std::string_view end = chat_end(chat_template_named(config.data.chat_template));
+  const std::string_view end = chat_end(chat_template_of(config.data));
   for (size_t i = 0; i < prompts_.size(); ++i) {
     GenerationRequest request;
     request.prompt = in_context(fmt::format("sample.prompts[{}]", i),

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "tests/base/support.h"
 
@@ -11,6 +13,7 @@ namespace mantissa {
 namespace {
 
 using testing::error_of;
+using testing::TempFolder;
 
 std::string text_of(const std::vector<ChatSpan>& spans, bool learned_alone = false) {
   std::string text;
@@ -44,12 +47,65 @@ TEST(Chat, LearnsTheAnswersAndWhatEndsThem) {
   EXPECT_EQ(text_of(render_chat(ChatTemplate::kLlama3, {turns[1]}, {.generation_prompt = true}), true), "");
 }
 
+TEST(Chat, WhatIsAskedIsNotLearned) {
+  const std::vector<Turn> turns = {
+      {"user", "q1", true}, {"assistant", "a1", true}, {"user", "q2", true}, {"assistant", "a2"}};
+  for (const ChatTemplate chat : {ChatTemplate::kChatml, ChatTemplate::kLlama3, ChatTemplate::kQwen3}) {
+    const std::string learned = text_of(render_chat(chat, turns), true);
+    EXPECT_EQ(learned.find("a1"), std::string::npos) << learned;
+    EXPECT_NE(learned.find("a2" + std::string(chat_end(chat))), std::string::npos) << learned;
+    std::vector<Turn> all = turns;
+    for (Turn& turn : all) turn.context = false;
+    EXPECT_EQ(text_of(render_chat(chat, turns)), text_of(render_chat(chat, all)));
+  }
+}
+
+TEST(Chat, AutoIsTheTemplateOfTheTokenizersFolder) {
+  const std::string chatml =
+      "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + "
+      "'\\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+  TempFolder folder;
+  DataConfig config;
+  config.tokenizer = folder.path();
+  config.chat_template = "auto";
+  const auto refusal = [&] { return error_of(Exit::kUsage, [&] { chat_template_of(config); }); };
+  EXPECT_EQ(refusal(),
+            "data.chat_template: auto, but " + folder.path() + " has no chat template; name chatml, llama3 or qwen3");
+  const auto put = [&](const Json& value) {
+    write_atomic(folder / "tokenizer_config.json", Json{{"chat_template", value}}.dump());
+  };
+  put(chatml);
+  EXPECT_EQ(chat_template_of(config), ChatTemplate::kChatml);
+  config.tokenizer = folder / "tokenizer.json";
+  EXPECT_EQ(chat_template_of(config), ChatTemplate::kChatml);
+  put(Json::array({{{"name", "tool_use"}, {"template", "x"}}, {{"name", "default"}, {"template", chatml + "\n"}}}));
+  EXPECT_EQ(chat_template_of(config), ChatTemplate::kChatml);
+  put("{{ messages }}");
+  EXPECT_NE(refusal().find("tokenizer_config.json (SHA-256 "), std::string::npos) << refusal();
+  EXPECT_NE(refusal().find("is none of chatml, llama3 and qwen3"), std::string::npos) << refusal();
+  // Newer folders keep it in a file of its own, which counts first.
+  write_atomic(folder / "chat_template.jinja", chatml);
+  EXPECT_EQ(chat_template_of(config), ChatTemplate::kChatml);
+  config.tokenizer = "bytes";
+  EXPECT_NE(refusal().find("bytes has no chat template"), std::string::npos);
+  config.chat_template = "llama3";
+  EXPECT_EQ(chat_template_of(config), ChatTemplate::kLlama3);
+  // Those of the models, where they are at hand.
+  const char* data = std::getenv("MANTISSA_TEST_DATA");
+  if (data == nullptr) return;
+  config.chat_template = "auto";
+  config.tokenizer = std::string(data) + "/tokenizers/llama3";
+  EXPECT_EQ(chat_template_of(config), ChatTemplate::kLlama3);
+  config.tokenizer = std::string(data) + "/tokenizers/qwen3";
+  EXPECT_EQ(chat_template_of(config), ChatTemplate::kQwen3);
+}
+
 TEST(Chat, RefusesRolesAndNames) {
   EXPECT_EQ(error_of(Exit::kInput,
                      [] {
                        render_chat(ChatTemplate::kQwen3, {{"user", "q"}, {"tool", "42"}});
                      }),
-            "turn 2 has role 'tool', expected system, user or assistant");
+            "turn 2 has role 'tool', expected system, user or assistant; turns of tools are not taken");
   EXPECT_NE(error_of(Exit::kUsage, [] { chat_template_named("llama2"); }).find("llama2"), std::string::npos);
 }
 

@@ -218,6 +218,28 @@ TEST(Encode, SystemPromptAndPairsUnderATemplate) {
   EXPECT_EQ(own.text().find("default"), std::string::npos);
 }
 
+// A prompt and a response that are lists of messages.
+TEST(Encode, PromptAndResponseMayBeConversations) {
+  DataConfig config = pairs();
+  config.chat_template = "chatml";
+  Desk desk(config, kFixtures + "chatml");
+  Record record = talk({{"user", "q1", true}, {"assistant", "a1", true}, {"user", "q2", true}, {"assistant", "a2"}});
+  record.texts = {"", ""};
+  ASSERT_TRUE(desk.run(record));
+  EXPECT_EQ(desk.text(),
+            "<|im_start|>user\nq1<|im_end|>\n<|im_start|>assistant\na1<|im_end|>\n<|im_start|>user\nq2<|im_end|>\n"
+            "<|im_start|>assistant\na2<|im_end|>\n");
+  EXPECT_EQ(desk.learned(), "a2<|im_end|>");
+  record.turns.pop_back();  // nothing is answered
+  EXPECT_FALSE(desk.run(record));
+  EXPECT_EQ(desk.counts.empty, 1);
+  Desk plain(pairs(), "bytes");
+  EXPECT_EQ(
+      error_of(Exit::kUsage, [&] { plain.run(record); }),
+      "set.jsonl:7: \"question\" and \"answer\" are lists of messages: they need data.chat_template, auto, chatml, "
+      "llama3 or qwen3");
+}
+
 TEST(Encode, WhatDoesNotFitIsCutOrLeftOutAndCounted) {
   DataConfig config = pairs();
   config.sequence_length = 8;

@@ -1,10 +1,13 @@
 #include "data/ingest.h"
 
 #include <gtest/gtest.h>
+#include <zstd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <random>
 
+#include "base/file.h"
 #include "base/signal.h"
 #include "tests/base/support.h"
 
@@ -177,6 +180,37 @@ TEST(Ingest, StopsAtASignal) {
   const std::string message = error_of(Exit::kInterrupted, [&] { run(reader, {}); });
   clear_stop_signal();
   EXPECT_NE(message.find("stopped by SIGTERM while reading given"), std::string::npos) << message;
+}
+
+// Millions of empty lines are one call of next(): how far it is shows all the same, and a stop signal ends it.
+TEST(Ingest, ProgressAndStopWhereARecordTakesLong) {
+  mantissa::testing::TempFolder folder;
+  {
+    // 80 MB of line ends in 0.2 MB.
+    const std::string lines(size_t{1} << 20, '\n');
+    std::string frame(ZSTD_compressBound(lines.size()), '\0'), all;
+    frame.resize(ZSTD_compress(frame.data(), frame.size(), lines.data(), lines.size(), 1));
+    // A frame that is skipped (RFC 8878, 3.1.2) behind each makes the file large enough for what it holds.
+    const uint32_t skipped[2] = {0x184D2A50, 2000};
+    for (int i = 0; i < 80; ++i)
+      all.append(frame).append(reinterpret_cast<const char*>(skipped), sizeof(skipped)).append(skipped[1], 'x');
+    write_atomic(folder / "empty.txt.zst", all);
+  }
+  DataConfig config;
+  const Source source = find_source(folder / "empty.txt.zst", "", config);
+  const auto reader = open_records(source, {.columns = {"text"}, .messages = ""}, config);
+  std::vector<double> shares;
+  run(*reader, config, [&](const IngestProgress& p) { shares.push_back(p.share); });
+  ASSERT_GE(shares.size(), 1u);
+  EXPECT_TRUE(std::is_sorted(shares.begin(), shares.end()));
+  EXPECT_GT(shares.back(), 0.05);
+
+  catch_stop_signals();
+  const auto again = open_records(source, {.columns = {"text"}, .messages = ""}, config);
+  Record record;
+  ASSERT_EQ(raise(SIGINT), 0);
+  error_of(Exit::kInterrupted, [&] { again->next(record); });
+  clear_stop_signal();
 }
 
 }  // namespace

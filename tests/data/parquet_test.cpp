@@ -141,12 +141,80 @@ TEST_F(ParquetTest, WrongColumnsAreNamed) {
   };
   config_.text_key = "body";
   EXPECT_EQ(says("snappy", {.columns = {"body"}, .messages = ""}), ": no key \"body\" (data.text_key); found id, text");
-  EXPECT_EQ(says("snappy", {.columns = {"id"}, .messages = ""}), ": column id is INT64, expected text");
+  EXPECT_EQ(says("snappy", {.columns = {"id"}, .messages = ""}),
+            ": column id is int64, expected string, large_string or binary");
   EXPECT_EQ(says("messages", {.columns = {"messages"}, .messages = ""}),
-            ": column messages is a list, map or struct, expected text");
+            ": column messages is a list, expected string, large_string or binary");
   EXPECT_EQ(says("snappy", {.columns = {}, .messages = "text"}),
-            ": column text is no list of structs with role and content");
+            ": column text is no list of structs with role and content, or from and value");
   EXPECT_EQ(says("null_content", kMessages), ": row 1: \"messages\"[0].content is null, expected a string");
+}
+
+TEST_F(ParquetTest, TypesHaveTheNamesOfArrow) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"i8", "int8"},        {"u32", "uint32"},     {"i64", "int64"},
+      {"half", "float"},     {"real", "double"},    {"yes", "bool"},
+      {"day", "date32"},     {"when", "timestamp"}, {"price", "decimal128(9, 2)"},
+      {"map", "a map"},      {"list", "a list"},    {"id16", "fixed_size_binary[16]"},
+      {"struct", "a struct"}};
+  const std::string path = fixture("types");
+  for (const auto& [column, type] : cases)
+    EXPECT_EQ(error_of(Exit::kInput, [&, name = column] { open(path, {.columns = {name}, .messages = ""}); }),
+              fmt::format("{}: column {} is {}, expected string, large_string or binary", path, column, type));
+}
+
+TEST_F(ParquetTest, PathsLeadThroughStructs) {
+  const std::string path = fixture("nested");
+  EXPECT_EQ(texts(path, {.columns = {"meta.body.text"}, .messages = ""}), (std::vector<std::string>{"deep", "", ""}));
+  EXPECT_EQ(texts(path, {.columns = {"meta.lang"}, .messages = ""}), (std::vector<std::string>{"en", "ms", ""}));
+  EXPECT_EQ(error_of(Exit::kInput, [&] { open(path, {.columns = {"meta.body"}, .messages = ""}); }),
+            path + ": column meta.body is a struct, expected string, large_string or binary");
+  EXPECT_EQ(error_of(Exit::kInput, [&] { open(path, {.columns = {"meta.title"}, .messages = ""}); }),
+            path + ": no column meta.title");
+}
+
+TEST_F(ParquetTest, ConversationsOfOtherShapes) {
+  const std::string path = fixture("nested");
+  Record record;
+  const std::unique_ptr<RecordReader> shared = open(path, {.columns = {}, .messages = "conversations"});
+  ASSERT_TRUE(shared->next(record));
+  ASSERT_EQ(record.turns.size(), 2u);
+  EXPECT_EQ(record.turns[0].role + ": " + record.turns[0].content, "user: 1?");
+  EXPECT_EQ(record.turns[1].role + ": " + record.turns[1].content, "assistant: 2");
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(shared->next(record));
+    EXPECT_TRUE(record.turns.empty());
+  }
+  const std::unique_ptr<RecordReader> pairs = open(path, {.columns = {"prompt", "completion"}, .messages = ""});
+  const std::vector<std::vector<std::string>> expected = {
+      {"user: q (asked)", "assistant: so far (asked)", "user: then (asked)", "assistant: a"},
+      {},
+      {"user: r (asked)", "assistant: b"}};
+  for (const auto& turns : expected) {
+    ASSERT_TRUE(pairs->next(record));
+    std::vector<std::string> found;
+    for (const Turn& turn : record.turns)
+      found.push_back(turn.role + ": " + turn.content + (turn.context ? " (asked)" : ""));
+    EXPECT_EQ(found, turns);
+  }
+  EXPECT_EQ(error_of(Exit::kInput,
+                     [&] {
+                       open(path, {.columns = {"prompt", "meta.lang"}, .messages = ""});
+                     }),
+            path + ": column prompt and column meta.lang are not of a kind: expected texts, or lists of messages");
+}
+
+// 200 MB of text in a few kilobytes: refused once 64 MiB have come out.
+TEST_F(ParquetTest, RepeatedTextIsHeldToTheFilesSize) {
+  const std::string path = fixture("bomb");
+  ASSERT_LT(file_size(path), 20'000u);
+  const std::unique_ptr<RecordReader> reader = open(path, kText);
+  int64_t rows = 0;
+  const std::string message = error_of(Exit::kInput, [&] {
+    for (Record record; reader->next(record);) ++rows;
+  });
+  EXPECT_NE(message.find(" bytes of Parquet unpack to more than 67108864"), std::string::npos) << message;
+  EXPECT_LT(rows, 70'000);
 }
 
 TEST_F(ParquetTest, TextIsCheckedForTheTokenizer) {

@@ -181,7 +181,7 @@ class JsonLines : public ::testing::Test {
   Record read(const std::string& line, const RecordSpec& spec) {
     Record record;
     record.where = "x:1";
-    JsonColumns(spec, config_).read(line, record);
+    JsonColumns(spec, config_, "line").read(line, record);
     return record;
   }
   std::string refused(const std::string& line, const RecordSpec& spec) {
@@ -199,7 +199,8 @@ TEST_F(JsonLines, SeveralColumns) {
   EXPECT_EQ(read(R"({"q": null, "\u0061": "b"})", pair_).texts, (std::vector<std::string>{"", "b"}));
   config_.prompt_key = "q", config_.response_key = "a";
   EXPECT_EQ(refused(R"({"q": "x", "b": 1})", pair_), "x:1: no key \"a\" (data.response_key); found b, q");
-  EXPECT_EQ(refused(R"({"q": ["x"], "a": ""})", pair_), "x:1: \"q\" is array, expected a string");
+  EXPECT_EQ(refused(R"({"q": ["x"], "a": ""})", pair_),
+            "x:1: \"q\"[0] is string, expected {role, content} or {from, value}");
   EXPECT_EQ(refused(R"({"q": "x", "a": "\ud834"})", pair_),
             "x:1: not JSON at byte 18: expected a pair of surrogates, found \"\\ud834\"}\"");
 }
@@ -215,13 +216,124 @@ TEST_F(JsonLines, Conversations) {
   EXPECT_TRUE(read(R"({"m": null})", chat_).turns.empty());
   config_.messages_key = "m";
   EXPECT_EQ(refused("{}", chat_), "x:1: no key \"m\" (data.messages_key); found none");
-  EXPECT_EQ(refused(R"({"m": "hi"})", chat_), "x:1: \"m\" is string, expected an array of {role, content}");
-  EXPECT_EQ(refused(R"({"m": ["hi"]})", chat_), "x:1: \"m\"[0] is string, expected {role, content}");
+  EXPECT_EQ(refused(R"({"m": "hi"})", chat_),
+            "x:1: \"m\" is string, expected an array of {role, content} or {from, value}");
+  EXPECT_EQ(refused(R"({"m": ["hi"]})", chat_), "x:1: \"m\"[0] is string, expected {role, content} or {from, value}");
   EXPECT_EQ(refused(R"({"m": [{"role": "user"}]})", chat_), "x:1: \"m\"[0] has no \"content\"");
   EXPECT_EQ(refused(R"({"m": [{"role": "user", "content": null}]})", chat_),
             "x:1: \"m\"[0].content is null, expected a string");
   EXPECT_EQ(refused(R"({"m": [{"role": "user", "role": "user", "content": ""}]})", chat_),
             "x:1: key \"role\" stands twice in one object");
+}
+
+TEST_F(JsonLines, PathsLeadThroughObjects) {
+  const RecordSpec deep{.columns = {"a.b.text"}, .messages = ""};
+  const auto text = [&](const char* line) { return read(line, deep).texts.at(0); };
+  EXPECT_EQ(text(R"({"id": 1, "a": {"x": [{"text": 1}], "b": {"text": "deep", "more": 2}}, "z": {}})"), "deep");
+  EXPECT_EQ(text(R"({"a.b.text": "a key of that name"})"), "a key of that name");
+  EXPECT_EQ(text(R"({"a": {"b.text": "half a path"}, "a.b": 3})"), "half a path");
+  for (const char* null : {R"({"a": {"b": {"text": null}}})", R"({"a": {"b": null}})", R"({"a": null})"})
+    EXPECT_EQ(text(null), "") << null;
+  config_.text_key = "a.b.text";
+  EXPECT_EQ(refused(R"({"a": {"b": {"txt": ""}}, "id": 1})", deep),
+            "x:1: no key \"a.b.text\" (data.text_key); found a, id");
+  EXPECT_EQ(refused(R"({"a": [{"b": {"text": ""}}]})", deep), "x:1: no key \"a.b.text\" (data.text_key); found a");
+  EXPECT_EQ(refused(R"({"a": {"b": {"text": 3}}})", deep), "x:1: \"a.b.text\" is number, expected a string");
+  EXPECT_EQ(refused(R"({"a": {"b": {"text": ""}}, "a.b.text": ""})", deep),
+            "x:1: \"a.b.text\" is a key and a path, which of them holds the text is not clear");
+  EXPECT_EQ(refused(R"({"a": {"b": {"text": "", "x": 1, "x": 2}}})", deep),
+            "x:1: key \"x\" stands twice in one object");
+  const RecordSpec talk{.columns = {}, .messages = "data.messages"};
+  EXPECT_EQ(read(R"({"data": {"messages": [{"role": "user", "content": "q"}]}})", talk).turns.at(0).content, "q");
+}
+
+TEST_F(JsonLines, ConversationsOfOtherShapes) {
+  // ShareGPT.
+  const Record shared = read(
+      R"({"m": [{"from": "system", "value": "s"}, {"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]})",
+      chat_);
+  ASSERT_EQ(shared.turns.size(), 3u);
+  EXPECT_EQ(shared.turns[0].role + shared.turns[1].role + shared.turns[2].role, "systemuserassistant");
+  EXPECT_EQ(shared.turns[2].content, "a");
+  EXPECT_FALSE(shared.turns[1].context);
+  EXPECT_EQ(refused(R"({"m": [{"from": "human", "content": "q"}]})", chat_), "x:1: \"m\"[0] has no \"value\"");
+  EXPECT_EQ(refused(R"({"m": [{"from": "human", "role": "user", "content": "q"}]})", chat_),
+            "x:1: \"m\"[0] has \"from\" and \"role\", expected one of them");
+  // TRL's prompt and completion, in any order of the keys.
+  for (
+      const char* line : {
+          R"({"q": [{"role": "user", "content": "1"}, {"role": "assistant", "content": "2"}, {"role": "user", "content": "3"}],
+               "a": [{"role": "assistant", "content": "4"}]})",
+          R"({"a": [{"role": "assistant", "content": "4"}],
+               "q": [{"role": "user", "content": "1"}, {"role": "assistant", "content": "2"}, {"role": "user", "content": "3"}]})"}) {
+    const Record record = read(line, pair_);
+    std::string found;
+    for (const Turn& turn : record.turns) found += turn.content + (turn.context ? "? " : "! ");
+    EXPECT_EQ(found, "1? 2? 3? 4! ");
+    EXPECT_EQ(record.texts, (std::vector<std::string>{"", ""}));
+  }
+  EXPECT_EQ(refused(R"({"q": [{"role": "user", "content": "1"}], "a": "4"})", pair_),
+            "x:1: \"q\" is a list of messages and \"a\" a text, expected two of a kind");
+  const RecordSpec text{.columns = {"t"}, .messages = ""};
+  EXPECT_EQ(refused(R"({"t": []})", text), "x:1: \"t\" is array, expected a string");
+}
+
+TEST_F(JsonLines, WhatIsNotTakenIsNamed) {
+  EXPECT_EQ(refused(R"({"m": [{"role": "user", "content": [{"type": "text", "text": "q"}]}]})", chat_),
+            "x:1: \"m\"[0].content is a list of parts (type text, image, ...), which are not taken; expected a string: "
+            "join the texts");
+  for (const char* call : {R"("tool_calls": [{"id": 1}])", R"("function_call": {"name": "f"})"})
+    for (const char* content : {"null", "\"\""})
+      EXPECT_EQ(refused(fmt::format(R"({{"m": [{{"role": "assistant", "content": {}, {}}}]}})", content, call), chat_),
+                "x:1: \"m\"[0] calls tools (tool_calls), which are not taken; leave such conversations out");
+  // Empty or null calls are none.
+  EXPECT_EQ(read(R"({"m": [{"role": "user", "content": "q", "tool_calls": [ ], "function_call": null}]})", chat_)
+                .turns.size(),
+            1u);
+}
+
+// Files that are one array.
+TEST_F(RecordTest, JsonArrays) {
+  const RecordSpec spec{.columns = {"text"}, .messages = ""};
+  const auto texts = [&](const std::string& content) {
+    const std::string path = file("a.json", content);
+    const std::unique_ptr<RecordReader> reader = open_records(find_source(path, "", config_), spec, config_);
+    std::string all;
+    for (Record record; reader->next(record);) all += record.texts.at(0) + "|";
+    EXPECT_EQ(reader->progress(), 1);
+    reader->finish();
+    EXPECT_EQ(reader->files().at(0).sha256, sha256(content));
+    return all;
+  };
+  EXPECT_EQ(texts(R"([{"text": "a, b]"}, {"text": "c\"]}", "n": [[1, 2], {"x": "["}]}])"), "a, b]|c\"]}|");
+  EXPECT_EQ(texts("\xef\xbb\xbf \n[\n  {\n    \"text\": \"one\"\n  },\n  {\"text\": null}\n]\n\n"), "one||");
+  EXPECT_EQ(texts("[]"), "");
+  // Records across the pieces that a file is read in.
+  std::string large = "[", expected;
+  for (int i = 0; i < 40; ++i) {
+    const std::string text(100'003, static_cast<char>('a' + i % 26));
+    large += (i == 0 ? "" : ",") + std::string("{\"text\": \"") + text + "\\\\\"}";
+    expected += text + "\\|";
+  }
+  EXPECT_EQ(texts(large + "]"), expected);
+
+  const auto refusal = [&](const std::string& content) {
+    const std::string message = error_of(Exit::kInput, [&] { texts(content); });
+    const std::string front = folder_ / "a.json";
+    EXPECT_TRUE(message.starts_with(front)) << message;
+    return message.substr(std::min(message.size(), front.size()));
+  };
+  EXPECT_EQ(refusal("[\n{\"text\": \"\"},\n\n{\"text\": 4}]"), ":4: record 2: \"text\" is number, expected a string");
+  EXPECT_EQ(refusal("[{\"text\": \"a\"}, 3]"), ":1: record 2: is number, expected an object");
+  EXPECT_EQ(refusal("[{\"text\": \"a\"} x]"),
+            ":1: record 1: not JSON at byte 15: expected the end of the record, found \"x\"");
+  EXPECT_EQ(refusal("[{\"text\": \"a\"},\n]"), ":2: behind record 1 of the array: expected a record, found \"]\"");
+  EXPECT_EQ(refusal("[{\"text\": \"a\"}"), ":1: the file ends within record 1 of the array");
+  EXPECT_EQ(refusal("[{\"text\": \"a"), ":1: the file ends within record 1 of the array");
+  EXPECT_EQ(refusal("["), ":1: behind record 0 of the array: expected a record, found the end of the file");
+  EXPECT_EQ(refusal("[]\n[]"), ":2: behind record 0 of the array: expected the end of the file, found \"[]\"");
+  EXPECT_EQ(refusal("[" + std::string(size_t{65} << 20, ' ') + "\"" + std::string(size_t{65} << 20, 'x') + "\"]"),
+            ":1: record 1 of the array has more than 64 MiB");
 }
 
 // The scanner takes what base/json takes and finds the same; numbers are not evaluated.

@@ -3,6 +3,8 @@
 
 usage: write_parquet_fixtures.py FOLDER      (committed: tests/fixtures/parquet; pyarrow 26.0.1)
 """
+import datetime
+import decimal
 import sys
 from pathlib import Path
 
@@ -59,6 +61,33 @@ def main() -> int:
     broken = pa.array([[{"role": "user", "content": None}]],
                       pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())])))
     pq.write_table(pa.table({"messages": broken}), folder / "null_content.parquet")
+
+    # A kilobyte that 200,000 rows repeat: 200 MB of text in a file of a few kilobytes.
+    repeated = pa.DictionaryArray.from_arrays(pa.array([0] * 200_000, pa.int32()), pa.array(["x" * 1000]))
+    pq.write_table(pa.table({"text": repeated}), folder / "bomb.parquet", compression="zstd", write_statistics=False,
+                   store_schema=False)
+    # Text inside structs, conversations as ShareGPT and as TRL's prompt and completion.
+    meta = pa.struct([("lang", pa.string()), ("body", pa.struct([("text", pa.string())]))])
+    said = pa.list_(pa.struct([("from", pa.string()), ("value", pa.string())]))
+    asked = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+    rows = pa.table({
+        "meta": pa.array([{"lang": "en", "body": {"text": "deep"}}, {"lang": "ms", "body": None}, None], meta),
+        "conversations": pa.array([[{"from": "human", "value": "1?"}, {"from": "gpt", "value": "2"}], [], None], said),
+        "prompt": pa.array([[{"role": "user", "content": "q"}, {"role": "assistant", "content": "so far"},
+                             {"role": "user", "content": "then"}], None, [{"role": "user", "content": "r"}]], asked),
+        "completion": pa.array([[{"role": "assistant", "content": "a"}], [], [{"role": "assistant", "content": "b"}]],
+                               asked),
+    })
+    pq.write_table(rows, folder / "nested.parquet", write_statistics=False, store_schema=False)
+    moment = datetime.datetime(2024, 1, 2, tzinfo=datetime.timezone.utc)
+    types = pa.table({"i8": pa.array([1], pa.int8()), "u32": pa.array([1], pa.uint32()), "i64": pa.array([1], pa.int64()),
+                      "half": pa.array([1], pa.float32()), "real": pa.array([1], pa.float64()),
+                      "yes": pa.array([True]), "day": pa.array([moment.date()]), "when": pa.array([moment]),
+                      "price": pa.array([decimal.Decimal("1.25")], pa.decimal128(9, 2)),
+                      "id16": pa.array([b"0123456789abcdef"], pa.binary(16)),
+                      "map": pa.array([[("a", "b")]], pa.map_(pa.string(), pa.string())),
+                      "list": pa.array([["a"]]), "struct": pa.array([{"a": "b"}])})
+    pq.write_table(types, folder / "types.parquet", write_statistics=False, store_schema=False)
     return 0
 
 

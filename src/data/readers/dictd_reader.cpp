@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <tuple>
 
@@ -113,7 +114,7 @@ class DictdRecords final : public FileRecords {
   }
 
   double share() const override {
-    return entries_.empty() ? 1 : static_cast<double>(at_) / static_cast<double>(entries_.size());
+    return entries_.empty() ? 1 : static_cast<double>(at_.load()) / static_cast<double>(entries_.size());
   }
   void finish(std::vector<SourceFile>& files) override { files.insert(files.end(), files_.begin(), files_.end()); }
 
@@ -123,7 +124,7 @@ class DictdRecords final : public FileRecords {
   std::vector<SourceFile> files_;
   std::string data_;
   std::vector<Entry> entries_;
-  size_t at_ = 0;
+  std::atomic<size_t> at_{0};
 };
 
 }  // namespace

@@ -33,10 +33,17 @@ const char* plain_end(const char* p, const char* end) {
 
 }  // namespace
 
+JsonColumns::JsonColumns(const RecordSpec& spec, const DataConfig& config, std::string_view unit)
+    : spec_(spec), config_(config), unit_(unit) {
+  for (const std::string& name : spec.columns) wanted_.push_back({.name = name, .turns = {}});
+  if (!spec.messages.empty()) wanted_.push_back({.name = spec.messages, .turns = {}});
+  for (const Wanted& wanted : wanted_) nested_ |= wanted.name.find('.') != std::string::npos;
+}
+
 void JsonColumns::bad(const char* at, std::string_view expected) const {
   const std::string found =
       at < end_ ? "\"" + printable(std::string_view(at, std::min<size_t>(12, static_cast<size_t>(end_ - at)))) + "\""
-                : "the end of the line";
+                : "the end of the " + unit_;
   fail(Exit::kInput, "{}: not JSON at byte {}: expected {}, found {}", record_->where, at - begin_ + 1, expected,
        found);
 }
@@ -86,7 +93,7 @@ void JsonColumns::read(std::string_view line, Record& record) {
   decoded_.clear();
   if (const size_t good = tokenizer::find_ill_formed(line); good != line.size()) bad(begin_ + good, "UTF-8");
   record.texts.resize(spec_.columns.size());
-  turn_count_ = 0;
+  for (Wanted& wanted : wanted_) wanted.seen = wanted.list = false, wanted.count = 0;
   space();
   if (peek() != '{') {
     value(0);
@@ -94,38 +101,95 @@ void JsonColumns::read(std::string_view line, Record& record) {
     space();
     fail(Exit::kInput, "{}: is {}, expected an object", record.where, type_name());
   }
-  columns();
-  record.turns.resize(turn_count_);
+  columns("", 1);
+  space();
+  if (at_ != end_) bad(at_, "the end of the " + unit_);
+  for (const Wanted& wanted : wanted_)
+    if (!wanted.seen) no_column(record.where, wanted.name, config_, {keys_.begin(), keys_.end()});
+  close_keys(0);
+  assemble();
   if (config_.tokenizer != "bytes") return;
   for (const std::string& text : record.texts) check_no_zero(text, record.where);
   for (const Turn& turn : record.turns) check_no_zero(turn.content, record.where);
 }
 
-void JsonColumns::columns() {
-  const size_t wanted = spec_.columns.size();
-  seen_.assign(wanted + 1, false);
+// The object at hand, whose keys stand under `path` ("" or "meta."); `depth` containers are open inside it.
+void JsonColumns::columns(const std::string& path, int depth) {
   ++at_;
+  const size_t outer = keys_.size();
   for (bool first = true; !take('}'); first = false) {
     if (!first) expect(',', "\",\" or \"}\"");
-    const std::string_view name = key(0);
-    const size_t column =
-        static_cast<size_t>(std::find(spec_.columns.begin(), spec_.columns.end(), name) - spec_.columns.begin());
-    if (column < wanted) {
-      seen_[column] = true;
-      text(name, record_->texts[column]);
-    } else if (!spec_.messages.empty() && name == spec_.messages) {
-      seen_[wanted] = true;
-      turns();
-    } else {
-      value(1);
+    const std::string_view name = key(outer);
+    const auto found = std::find_if(wanted_.begin(), wanted_.end(), [&](const Wanted& wanted) {
+      return path.empty() ? wanted.name == name
+                          : wanted.name.size() == path.size() + name.size() && wanted.name.starts_with(path) &&
+                                wanted.name.ends_with(name);
+    });
+    if (found != wanted_.end()) {
+      if (found->seen)
+        fail(Exit::kInput, "{}: \"{}\" is a key and a path, which of them holds the text is not clear", record_->where,
+             printable(found->name, 40));
+      take_column(static_cast<size_t>(found - wanted_.begin()));
+      continue;
     }
+    std::string below;
+    if (nested_ && leads_to_column(below.append(path).append(name).append("."))) {
+      space();
+      if (peek() == '{') {
+        columns(below, depth + 1);
+        continue;
+      }
+      if (peek() == 'n') no_values(below);
+    }
+    value(depth);
   }
+  if (!path.empty()) close_keys(outer);
+}
+
+bool JsonColumns::leads_to_column(const std::string& path) const {
+  return std::any_of(wanted_.begin(), wanted_.end(),
+                     [&](const Wanted& wanted) { return wanted.name.starts_with(path); });
+}
+
+// An object that is null has null for all that it would hold.
+void JsonColumns::no_values(const std::string& path) {
+  for (size_t i = 0; i < wanted_.size(); ++i) {
+    if (!wanted_[i].name.starts_with(path)) continue;
+    wanted_[i].seen = true;
+    if (i < spec_.columns.size()) record_->texts[i].clear();
+  }
+}
+
+void JsonColumns::take_column(size_t column) {
+  Wanted& wanted = wanted_[column];
+  wanted.seen = true;
+  if (column == spec_.columns.size()) return turns(wanted);
   space();
-  if (at_ != end_) bad(at_, "the end of the line");
-  for (size_t i = 0; i < wanted + (spec_.messages.empty() ? 0 : 1); ++i)
-    if (!seen_[i])
-      no_column(record_->where, i < wanted ? spec_.columns[i] : spec_.messages, config_, {keys_.begin(), keys_.end()});
-  close_keys(0);
+  // A prompt and its response may be lists of messages.
+  if (!spec_.pair() || peek() != '[') return text(wanted.name, record_->texts[column]);
+  record_->texts[column].clear();
+  turns(wanted);
+}
+
+// The turns of the record: those of the prompt are what is asked, those of the response what is answered.
+void JsonColumns::assemble() {
+  size_t count = 0, lists = 0;
+  for (const Wanted& wanted : wanted_) count += wanted.count, lists += wanted.list;
+  if (spec_.pair() && lists == 1) {
+    const bool prompt = wanted_[0].list;
+    const std::string& other = record_->texts[prompt ? 1 : 0];
+    if (!other.empty())
+      fail(Exit::kInput, "{}: \"{}\" is a list of messages and \"{}\" a text, expected two of a kind", record_->where,
+           printable(wanted_[prompt ? 0 : 1].name, 40), printable(wanted_[prompt ? 1 : 0].name, 40));
+  }
+  record_->turns.resize(count);
+  size_t at = 0;
+  for (Wanted& wanted : wanted_)
+    for (size_t i = 0; i < wanted.count; ++i, ++at) {
+      std::swap(record_->turns[at].role, wanted.turns[i].role);
+      std::swap(record_->turns[at].content, wanted.turns[i].content);
+      record_->turns[at].context = spec_.pair() && &wanted == wanted_.data();
+    }
 }
 
 void JsonColumns::text(std::string_view what, std::string& out) {
@@ -139,56 +203,91 @@ void JsonColumns::text(std::string_view what, std::string& out) {
   wrong_type("\"" + printable(what, 40) + "\"", "a string");
 }
 
-void JsonColumns::turns() {
+void JsonColumns::turns(Wanted& wanted) {
   space();
   if (peek() == 'n') return literal("null");
   if (peek() != '[') {
     const char* const start = at_;
     value(1);
     at_ = start;
-    wrong_type("\"" + printable(spec_.messages, 40) + "\"", "an array of {role, content}");
+    wrong_type("\"" + printable(wanted.name, 40) + "\"", "an array of {role, content} or {from, value}");
   }
   ++at_;
-  for (; !take(']'); ++turn_count_) {
-    if (turn_count_ == kMaxTurns) fail(Exit::kInput, "{}: more than {} turns", record_->where, kMaxTurns);
-    if (turn_count_ > 0) expect(',', "\",\" or \"]\"");
-    turn(turn_count_);
+  wanted.list = true;
+  for (; !take(']'); ++wanted.count) {
+    if (wanted.count == kMaxTurns) fail(Exit::kInput, "{}: more than {} turns", record_->where, kMaxTurns);
+    if (wanted.count > 0) expect(',', "\",\" or \"]\"");
+    turn(wanted, wanted.count);
   }
 }
 
-void JsonColumns::turn(size_t index) {
-  const auto what = [&] { return fmt::format("\"{}\"[{}]", printable(spec_.messages, 40), index); };
+void JsonColumns::turn(Wanted& wanted, size_t index) {
+  const auto what = [&] { return fmt::format("\"{}\"[{}]", printable(wanted.name, 40), index); };
   space();
   if (peek() != '{') {
     const char* const start = at_;
     value(2);
     at_ = start;
-    wrong_type(what(), "{role, content}");
+    wrong_type(what(), "{role, content} or {from, value}");
   }
   ++at_;
-  if (record_->turns.size() <= index) record_->turns.emplace_back();
-  Turn& turn = record_->turns[index];
-  bool role = false, content = false;
+  if (wanted.turns.size() <= index) wanted.turns.emplace_back();
+  Turn& turn = wanted.turns[index];
+  // role and content, or from and value as ShareGPT has them.
+  std::string_view who, said, null;
+  bool tools = false;
   const size_t outer = keys_.size();
   for (bool first = true; !take('}'); first = false) {
     if (!first) expect(',', "\",\" or \"}\"");
     const std::string_view name = key(outer);
-    if (name != "role" && name != "content") {
+    const bool is_role = name == "role" || name == "from", is_content = name == "content" || name == "value";
+    if (!is_role && !is_content) {
+      space();
+      tools |= (name == "tool_calls" || name == "function_call") && (peek() == '{' || (peek() == '[' && !empty_list()));
       value(3);
       continue;
     }
-    (name == "role" ? role : content) = true;
-    space();
-    if (peek() != '"') {
-      const char* const start = at_;
-      value(3);
-      at_ = start;
-      wrong_type(fmt::format("{}.{}", what(), name), "a string");
-    }
-    string(name == "role" ? &turn.role : &turn.content);
+    std::string_view& taken = is_role ? who : said;
+    if (!taken.empty())
+      fail(Exit::kInput, "{}: {} has \"{}\" and \"{}\", expected one of them", record_->where, what(), taken, name);
+    taken = is_role ? (name == "role" ? "role" : "from") : (name == "content" ? "content" : "value");
+    if (!turn_text(wanted, index, taken, is_role ? turn.role : turn.content)) null = taken;
   }
   close_keys(outer);
-  if (!role || !content) fail(Exit::kInput, "{}: {} has no \"{}\"", record_->where, what(), role ? "content" : "role");
+  if (tools)
+    fail(Exit::kInput, "{}: {} calls tools (tool_calls), which are not taken; leave such conversations out",
+         record_->where, what());
+  if (who.empty() || said.empty() || (who == "role") != (said == "content"))
+    fail(Exit::kInput, "{}: {} has no \"{}\"", record_->where, what(),
+         who.empty() ? (said == "value" ? "from" : "role") : (who == "from" ? "value" : "content"));
+  if (!null.empty()) fail(Exit::kInput, "{}: {}.{} is null, expected a string", record_->where, what(), null);
+  if (who == "from") name_role(turn.role);
+}
+
+// "[" and "]" alone, at the value at hand.
+bool JsonColumns::empty_list() const {
+  const char* next = at_ + 1;
+  while (next < end_ && (*next == ' ' || *next == '\t' || *next == '\r' || *next == '\n')) ++next;
+  return next < end_ && *next == ']';
+}
+
+// The string at hand; false for null.
+bool JsonColumns::turn_text(const Wanted& wanted, size_t index, std::string_view key, std::string& out) {
+  space();
+  if (peek() == '"') {
+    string(&out);
+    return true;
+  }
+  const char* const start = at_;
+  value(3);
+  if (*start == 'n') return false;
+  at_ = start;
+  const std::string what = fmt::format("\"{}\"[{}].{}", printable(wanted.name, 40), index, key);
+  if (*start == '[')
+    fail(Exit::kInput,
+         "{}: {} is a list of parts (type text, image, ...), which are not taken; expected a string: join the texts",
+         record_->where, what);
+  wrong_type(what, "a string");
 }
 
 // `depth` containers are open around the value.

@@ -18,10 +18,16 @@ struct ParquetTurn {
   ParquetText role, content;
 };
 
-struct ParquetRow {
-  const ParquetText* columns;  // one for each that was selected
-  const ParquetTurn* turns;    // of the column of messages
+// Of a selected column: a text, or turns.
+struct ParquetValue {
+  bool list;  // a column of lists of structs
+  ParquetText text;
+  const ParquetTurn* turns;
   uint64_t turn_count;
+};
+
+struct ParquetRow {
+  const ParquetValue* columns;  // one for each that was selected, then that of messages
 };
 
 // What went wrong, without the file's name.
@@ -39,15 +45,20 @@ struct ParquetModule {
   void (*close)(void* file);
   // Names of the columns at the top of the schema; null behind the last.
   const char* (*column)(void* file, size_t index);
-  // Chooses what next() reads: columns of strings and perhaps ("" for none) one of messages. False: a problem.
-  bool (*select)(void* file, const char* const* columns, size_t count, const char* messages, ParquetProblem* problem);
+  // Chooses what next() reads, by name or by path ("meta.text"): columns of strings, which with `lists` may all be
+  // lists of structs with role and content, or from and value; and perhaps ("" for none) one of messages, which is such
+  // a list. False: a problem.
+  bool (*select)(void* file, const char* const* columns, size_t count, bool lists, const char* messages,
+                 ParquetProblem* problem);
+  // The structs of a column of lists have from and value.
+  bool (*from_value)(void* file, size_t column);
   // The next row: 1, 0 at the end, -1 for a problem.
   int (*next)(void* file, ParquetRow* row, ParquetProblem* problem);
   // Rows that the footer promises.
   uint64_t (*rows)(void* file);
 };
 
-inline constexpr uint32_t kParquetAbi = 1;
+inline constexpr uint32_t kParquetAbi = 2;
 inline constexpr const char* kParquetFile = "mantissa_parquet.so";
 inline constexpr const char* kParquetSymbol = "mantissa_parquet_module";
 using ParquetEntry = const ParquetModule* (*)();

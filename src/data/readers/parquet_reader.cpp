@@ -1,11 +1,15 @@
+#include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/foreign.h"
+#include "base/mapped_range.h"
 #include "base/module.h"
 #include "base/sha256.h"
 #include "base/text.h"
+#include "data/input.h"
 #include "data/readers/parquet_footer.h"
 #include "data/readers/parquet_module.h"
 #include "data/readers/readers.h"
@@ -16,6 +20,7 @@ namespace {
 // Of pages and buffers. Writers make pages of 1 MiB; a page of long texts has some tens.
 constexpr uint64_t kMemory = uint64_t{192} << 20;
 constexpr uint64_t kMaxFooter = uint64_t{64} << 20;
+constexpr uint64_t kValueBytes = 8;                // that a value counts beside its text
 constexpr uint64_t kHashStep = uint64_t{1} << 20;  // bytes of the file hashed at once
 
 ParquetLibrary load() {
@@ -45,7 +50,7 @@ class ParquetRecords final : public FileRecords {
     check_columns();
     std::vector<const char*> columns;
     for (const std::string& column : spec_.columns) columns.push_back(column.c_str());
-    if (!module_->select(handle_.get(), columns.data(), columns.size(), spec_.messages.c_str(), &problem))
+    if (!module_->select(handle_.get(), columns.data(), columns.size(), spec_.pair(), spec_.messages.c_str(), &problem))
       refuse(problem);
     rows_ = module_->rows(handle_.get());
   }
@@ -56,26 +61,25 @@ class ParquetRecords final : public FileRecords {
     const int state = module_->next(handle_.get(), &row, &problem);
     if (state < 0) refuse(problem);
     if (state == 0) return false;
-    ++read_;
+    const int64_t number = ++read_;
     while (static_cast<double>(hashed_ + kHashStep) <= share() * static_cast<double>(file_.size())) hash_step();
     record.where.assign(path_);
-    record.where += fmt::format(": row {}", read_);
+    record.where += fmt::format(": row {}", number);
     record.texts.resize(spec_.columns.size());
-    for (size_t i = 0; i < record.texts.size(); ++i) set(record.texts[i], row.columns[i], record.where);
-    record.turns.resize(row.turn_count);
-    for (size_t i = 0; i < row.turn_count; ++i) {
-      for (const bool role : {true, false}) {
-        const ParquetText& text = role ? row.turns[i].role : row.turns[i].content;
-        if (text.data == nullptr)
-          fail(Exit::kInput, "{}: \"{}\"[{}].{} is null, expected a string", record.where,
-               printable(spec_.messages, 40), i, role ? "role" : "content");
-        set(role ? record.turns[i].role : record.turns[i].content, text, record.where);
-      }
+    size_t turns = 0;
+    for (size_t i = 0; i < width(); ++i) turns += row.columns[i].turn_count;
+    record.turns.resize(turns);
+    for (size_t i = 0, at = 0; i < width(); ++i) {
+      if (i < record.texts.size()) set(record.texts[i], row.columns[i].text, record.where);
+      for (size_t k = 0; k < row.columns[i].turn_count; ++k)
+        set_turn(record.turns[at++], row.columns[i].turns[k], i, k, record.where);
     }
     return true;
   }
 
-  double share() const override { return rows_ == 0 ? 1 : static_cast<double>(read_) / static_cast<double>(rows_); }
+  double share() const override {
+    return rows_ == 0 ? 1 : static_cast<double>(read_.load()) / static_cast<double>(rows_);
+  }
 
   void finish(std::vector<SourceFile>& files) override {
     while (hash_step() > 0) {
@@ -87,6 +91,10 @@ class ParquetRecords final : public FileRecords {
   // The file begins and ends with the magic, and its footer lies within it.
   void check_ends() {
     const MappedFile file = MappedFile::open(path_);
+    read_mapped(
+        file, [&] { check_ends(file); }, [] { return "its footer"; });
+  }
+  void check_ends(const MappedFile& file) const {
     const std::string_view text = file.text();
     const std::string_view head = text.substr(0, 64);
     if (const Foreign kind = recognise_foreign(head); kind != Foreign::kNone)
@@ -109,7 +117,7 @@ class ParquetRecords final : public FileRecords {
     for (size_t i = 0; const char* name = module_->column(handle_.get(), i); ++i) names.emplace_back(name);
     const auto require = [&](const std::string& column) {
       for (const std::string& name : names)
-        if (name == column) return;
+        if (name == column || column.starts_with(name + ".")) return;
       no_column(path_, column, config_, names);
     };
     for (const std::string& column : spec_.columns) require(column);
@@ -122,11 +130,31 @@ class ParquetRecords final : public FileRecords {
            "{}: reading it needs more than {} MiB ({}); write it anew with smaller pages (pyarrow: data_page_size)",
            path_, kMemory >> 20, printable(problem.text, 200));
     fail(Exit::kInput, "{}: {}{}", path_, printable(problem.text, 400),
-         read_ > 0 ? fmt::format(" (behind row {})", read_) : "");
+         read_ > 0 ? fmt::format(" (behind row {})", read_.load()) : "");
   }
 
-  // Null is no text.
-  void set(std::string& out, const ParquetText& text, const std::string& where) const {
+  size_t width() const { return spec_.columns.size() + (spec_.messages.empty() ? 0 : 1); }
+
+  void set_turn(Turn& turn, const ParquetTurn& from, size_t column, size_t index, const std::string& where) {
+    const bool from_value = module_->from_value(handle_.get(), column);
+    for (const bool role : {true, false}) {
+      const ParquetText& text = role ? from.role : from.content;
+      if (text.data == nullptr)
+        fail(Exit::kInput, "{}: \"{}\"[{}].{} is null, expected a string", where,
+             printable(column < spec_.columns.size() ? spec_.columns[column] : spec_.messages, 40), index,
+             from_value ? (role ? "from" : "value") : (role ? "role" : "content"));
+      set(role ? turn.role : turn.content, text, where);
+    }
+    if (from_value) name_role(turn.role);
+    turn.context = spec_.pair() && column == 0;
+  }
+
+  // A few bytes of a file can stand for gigabytes (runs of one entry of a dictionary): its texts are held to its size
+  // as those of packed files are. Null is no text.
+  void set(std::string& out, const ParquetText& text, const std::string& where) {
+    given_ += kValueBytes + text.size;
+    if (const uint64_t limit = std::max(kFreeUnpackedBytes, file_.size() * kMaxUnpackRatio); given_ > limit)
+      fail(Exit::kInput, "{}: {} bytes of Parquet unpack to more than {}", where, file_.size(), limit);
     out.assign(text.data == nullptr ? "" : text.data, text.size);
     check_text(out, config_, where);
   }
@@ -144,7 +172,8 @@ class ParquetRecords final : public FileRecords {
   FileStream file_;  // for the hash
   std::string buffer_;
   Sha256 hash_;
-  uint64_t hashed_ = 0, rows_ = 0, read_ = 0;
+  uint64_t hashed_ = 0, rows_ = 0, given_ = 0;
+  std::atomic<int64_t> read_{0};
   const ParquetModule* module_ = nullptr;
   std::unique_ptr<void, void (*)(void*)> handle_{nullptr, [](void*) {}};
 };

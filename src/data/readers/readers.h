@@ -20,7 +20,7 @@ class FileRecords {
  public:
   virtual ~FileRecords() = default;
   virtual bool next(Record& record) = 0;
-  // How much of it was read, 0 to 1.
+  // How much of it was read, 0 to 1; any thread may ask.
   virtual double share() const = 0;
   // Reads what is left for its hash and appends the file or files. No next() may follow.
   virtual void finish(std::vector<SourceFile>& files) = 0;
@@ -30,7 +30,8 @@ class FileRecords {
 // around a document go; CR LF becomes LF. A document has at most kMaxDocumentBytes.
 std::unique_ptr<FileRecords> open_text(const std::string& path, const DataConfig& config);
 
-// JSON lines: each line an object with the columns of `spec`; blank lines are skipped. Null is no text.
+// JSON lines: each line an object with the columns of `spec`; blank lines are skipped. A file that begins with "[" is
+// one array of such objects, on any number of lines. Null is no text.
 std::unique_ptr<FileRecords> open_jsonl(const std::string& path, const RecordSpec& spec, const DataConfig& config);
 
 // A DICT database (dictd(8)): NAME.index (headword, offset, length in its base64 digits) and NAME.dict or NAME.dict.dz.
@@ -55,6 +56,8 @@ std::string dictd_prose(std::string_view entry);
 
 // Refuses text that the tokenizer cannot take: no UTF-8, or with data.tokenizer bytes a byte 0.
 void check_text(std::string_view text, const DataConfig& config, const std::string& where);
+// Roles of ShareGPT, human and gpt, by the names that templates know; others stay.
+void name_role(std::string& role);
 // Refuses a byte 0, which separates documents of bytes and in other text means that it is UTF-16.
 void check_no_zero(std::string_view text, const std::string& where);
 // "path:number" without allocating when `where` has room.

@@ -24,6 +24,13 @@ void check_text(std::string_view text, const DataConfig& config, const std::stri
     fail(Exit::kInput, "{}: not UTF-8 at byte {} of the document: {}", where, good, printable(text.substr(good, 4)));
 }
 
+void name_role(std::string& role) {
+  if (role == "human")
+    role = "user";
+  else if (role == "gpt")
+    role = "assistant";
+}
+
 void set_where(std::string& where, std::string_view path, int64_t number) {
   char digits[24];
   const auto end = std::to_chars(digits, digits + sizeof(digits), number).ptr;

@@ -9,6 +9,7 @@
 #include <parquet/file_reader.h>
 #include <parquet/metadata.h>
 #include <parquet/schema.h>
+#include <parquet/types.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -132,6 +133,9 @@ class File {
     properties.set_thrift_string_size_limit(kMaxStringInFooter);
     auto file = arrow::io::ReadableFile::Open(path, &pool_);
     if (!file.ok()) throw Problem(file.status().message());
+    const auto size = (*file)->GetSize();
+    if (!size.ok()) throw Problem(size.status().message());
+    file_bytes_ = static_cast<uint64_t>(*size);
     reader_ = parquet::ParquetFileReader::Open(*file, properties);
     meta_ = reader_->metadata();
     const auto* root = meta_->schema()->group_node();
@@ -151,41 +155,95 @@ class File {
   uint64_t rows() const { return static_cast<uint64_t>(meta_->num_rows()); }
   const char* column(size_t index) const { return index < names_.size() ? names_[index].c_str() : nullptr; }
 
-  void select(const char* const* columns, size_t count, const std::string& messages) {
+  void select(const char* const* columns, size_t count, bool lists, const std::string& messages) {
     leaves_.clear();
-    for (size_t i = 0; i < count; ++i) leaves_.push_back(flat_leaf(columns[i]));
-    texts_.assign(count, {nullptr, 0});
-    with_turns_ = !messages.empty();
-    if (with_turns_) {
-      leaves_.push_back(list_leaf(messages, "role"));
-      leaves_.push_back(list_leaf(messages, "content"));
-    }
+    columns_.clear();
+    for (size_t i = 0; i < count; ++i) add(columns[i], lists && is_list(columns[i]));
+    if (!messages.empty()) add(messages, true);
+    for (const Column& column : columns_)
+      if (lists && column.list != columns_[0].list)
+        throw Problem("column " + columns_[0].name + " and column " + column.name +
+                      " are not of a kind: expected texts, or lists of messages");
+    values_.assign(columns_.size(), {});
+    check_sizes();
     group_ = -1;
     left_ = 0;
   }
+  bool from_value(size_t column) const { return columns_[column].from_value; }
 
   bool next(ParquetRow& row) {
     while (left_ == 0) {
-      if (group_ >= 0)
+      if (group_ >= 0 && meta_->RowGroup(group_)->num_rows() > 0)
         for (Leaf& leaf : leaves_)
           if (leaf.more()) throw Problem(place(leaf) + " holds more than the rows that its row group promises");
       if (group_ + 1 >= meta_->num_row_groups()) return false;
       const std::shared_ptr<parquet::RowGroupReader> group = reader_->RowGroup(++group_);
       left_ = meta_->RowGroup(group_)->num_rows();
-      for (Leaf& leaf : leaves_) leaf.begin(group->Column(leaf.column));
+      // Of a group without rows nothing is read: its pages may be large all the same.
+      if (left_ > 0)
+        for (Leaf& leaf : leaves_) leaf.begin(group->Column(leaf.column));
     }
     for (Leaf& leaf : leaves_)
       if (!leaf.more() || !leaf.begins_row())
         throw Problem(place(leaf) + " ends " + std::to_string(left_) + " rows before its row group");
-    for (size_t i = 0; i < texts_.size(); ++i) texts_[i] = leaves_[i].take();
-    turns_.clear();
-    if (with_turns_) read_turns(leaves_[texts_.size()], leaves_[texts_.size() + 1]);
-    row = {texts_.data(), turns_.data(), turns_.size()};
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      Column& column = columns_[i];
+      values_[i] = {column.list, {nullptr, 0}, nullptr, 0};
+      if (!column.list) {
+        values_[i].text = leaves_[column.leaf].take();
+        continue;
+      }
+      read_turns(column);
+      values_[i].turns = column.turns.data(), values_[i].turn_count = column.turns.size();
+    }
+    row = {values_.data()};
     --left_;
     return true;
   }
 
  private:
+  // A column that was selected: one leaf of text, or two of turns.
+  struct Column {
+    std::string name;
+    bool list = false, from_value = false;
+    size_t leaf = 0;  // in leaves_; of a list that of the roles, that of the contents follows
+    std::vector<ParquetText> roles, contents;
+    std::vector<ParquetTurn> turns;
+    std::string role_bytes, content_bytes;
+  };
+
+  void add(const std::string& name, bool list) {
+    Column column;
+    column.name = name, column.list = list, column.leaf = leaves_.size();
+    if (!list) {
+      leaves_.push_back(flat_leaf(name));
+    } else {
+      Leaf leaf;
+      column.from_value = !find_list_leaf(name, "role", leaf) && find_list_leaf(name, "from", leaf);
+      leaves_.push_back(list_leaf(name, column.from_value ? "from" : "role"));
+      leaves_.push_back(list_leaf(name, column.from_value ? "value" : "content"));
+    }
+    columns_.push_back(std::move(column));
+  }
+
+  // Column chunks that lie over each other would be read, and unpacked, again and again.
+  void check_sizes() const {
+    uint64_t bytes = 0;
+    std::vector<int> read;
+    for (const Leaf& leaf : leaves_)
+      if (std::find(read.begin(), read.end(), leaf.column) == read.end()) read.push_back(leaf.column);
+    for (int group = 0; group < meta_->num_row_groups(); ++group) {
+      const auto described = meta_->RowGroup(group);
+      for (const int column : read) {
+        const int64_t size = described->ColumnChunk(column)->total_compressed_size();
+        if (size < 0 || __builtin_add_overflow(bytes, static_cast<uint64_t>(size), &bytes) || bytes > file_bytes_)
+          throw Problem("row group " + std::to_string(group) +
+                        ": the column chunks up to here take more bytes than the " + std::to_string(file_bytes_) +
+                        " of the file");
+      }
+    }
+  }
+
   std::string place(const Leaf& leaf) const { return "row group " + std::to_string(group_) + ", column " + leaf.name; }
 
   Leaf leaf_at(int index) const {
@@ -194,42 +252,114 @@ class File {
     leaf.name = descriptor->path()->ToDotString();
     leaf.column = index;
     leaf.max_def = descriptor->max_definition_level();
-    if (descriptor->physical_type() != parquet::Type::BYTE_ARRAY)
-      throw Problem("column " + leaf.name + " is " + parquet::TypeToString(descriptor->physical_type()) +
-                    ", expected text");
+    if (const std::string type = arrow_name(*descriptor); type != "text")
+      throw Problem("column " + leaf.name + " is " + type + ", expected string, large_string or binary");
     return leaf;
   }
 
-  Leaf flat_leaf(const std::string& name) const {
-    for (int i = 0; i < meta_->schema()->num_columns(); ++i) {
-      const parquet::schema::Node* root = meta_->schema()->GetColumnRoot(i);
-      if (root->name() != name) continue;
-      if (root->is_group() || root->is_repeated())
-        throw Problem("column " + name + " is a " + (root->is_repeated() ? "list" : "list, map or struct") +
-                      ", expected text");
-      return leaf_at(i);
+  // The leaf's type as Arrow calls it; "text" for the ones that are read as such.
+  static std::string arrow_name(const parquet::ColumnDescriptor& descriptor) {
+    using parquet::Type;
+    const std::shared_ptr<const parquet::LogicalType>& logical = descriptor.logical_type();
+    if (logical != nullptr && logical->is_decimal())
+      return "decimal128(" + std::to_string(descriptor.type_precision()) + ", " +
+             std::to_string(descriptor.type_scale()) + ")";
+    if (logical != nullptr && logical->is_date()) return "date32";
+    if (logical != nullptr && logical->is_timestamp()) return "timestamp";
+    if (logical != nullptr && logical->is_time()) return "time";
+    if (logical != nullptr && logical->is_int()) {
+      const auto& whole = static_cast<const parquet::IntLogicalType&>(*logical);
+      return (whole.is_signed() ? "int" : "uint") + std::to_string(whole.bit_width());
     }
+    switch (descriptor.physical_type()) {
+      case Type::BOOLEAN:
+        return "bool";
+      case Type::INT32:
+        return "int32";
+      case Type::INT64:
+        return "int64";
+      case Type::INT96:
+        return "timestamp";
+      case Type::FLOAT:
+        return "float";
+      case Type::DOUBLE:
+        return "double";
+      case Type::FIXED_LEN_BYTE_ARRAY:
+        return "fixed_size_binary[" + std::to_string(descriptor.type_length()) + "]";
+      case Type::BYTE_ARRAY:
+        return "text";
+      default:
+        return "of an unknown type";
+    }
+  }
+
+  // "list", "map", "struct" of a node that is no leaf.
+  static std::string group_name(const parquet::schema::Node& node) {
+    if (node.is_repeated()) return "a list";
+    const std::shared_ptr<const parquet::LogicalType>& logical = node.logical_type();
+    if (logical != nullptr && logical->is_list()) return "a list";
+    if (logical != nullptr && logical->is_map()) return "a map";
+    return "a struct";
+  }
+
+  // The node that `path` names from the top, a name with dots before a path; null when there is none.
+  const parquet::schema::Node* node_at(const std::string& path) const {
+    return node_at(*meta_->schema()->group_node(), path);
+  }
+  static const parquet::schema::Node* node_at(const parquet::schema::GroupNode& group, const std::string& path) {
+    for (int i = 0; i < group.field_count(); ++i)
+      if (group.field(i)->name() == path) return group.field(i).get();
+    for (int i = 0; i < group.field_count(); ++i) {
+      const parquet::schema::Node& field = *group.field(i);
+      if (!field.is_group() || field.is_repeated() || !path.starts_with(field.name() + ".")) continue;
+      const auto& inner = static_cast<const parquet::schema::GroupNode&>(field);
+      if (const auto* found = node_at(inner, path.substr(field.name().size() + 1))) return found;
+    }
+    return nullptr;
+  }
+
+  bool is_list(const std::string& path) const {
+    const parquet::schema::Node* node = node_at(path);
+    return node != nullptr && node->is_group() && group_name(*node) == "a list";
+  }
+
+  Leaf flat_leaf(const std::string& name) const {
+    const parquet::schema::Node* node = node_at(name);
+    if (node == nullptr) throw Problem("no column " + name);
+    if (node->is_group() || node->is_repeated())
+      throw Problem("column " + name + " is " + group_name(*node) + ", expected string, large_string or binary");
+    for (int i = 0; i < meta_->schema()->num_columns(); ++i)
+      if (meta_->schema()->Column(i)->schema_node().get() == node) return leaf_at(i);
     throw Problem("no column " + name);
+  }
+
+  Leaf list_leaf(const std::string& messages, const std::string& field) const {
+    Leaf leaf;
+    if (!find_list_leaf(messages, field, leaf))
+      throw Problem("column " + messages + " is no list of structs with role and content, or from and value");
+    return leaf;
   }
 
   // messages.<list>.<element>.<field>, or messages.<list>.<field> of older writers: one repeated node, and at most a
   // struct between it and the leaf.
-  Leaf list_leaf(const std::string& messages, const std::string& field) const {
+  bool find_list_leaf(const std::string& messages, const std::string& field, Leaf& leaf) const {
+    const parquet::schema::Node* column = node_at(messages);
+    if (column == nullptr) return false;
     for (int i = 0; i < meta_->schema()->num_columns(); ++i) {
       const parquet::ColumnDescriptor* descriptor = meta_->schema()->Column(i);
-      if (meta_->schema()->GetColumnRoot(i)->name() != messages || descriptor->name() != field) continue;
-      if (descriptor->max_repetition_level() != 1) continue;
+      if (descriptor->name() != field || descriptor->max_repetition_level() != 1) continue;
       int above = 0;
       const parquet::schema::Node* list = descriptor->schema_node()->parent();
       for (; list != nullptr && !list->is_repeated(); list = list->parent()) ++above;
       if (list == nullptr || above > 1) continue;
-      Leaf leaf = leaf_at(i);
+      if (list != column && list->parent() != column) continue;
+      leaf = leaf_at(i);
       leaf.repeated = true;
       for (; list != nullptr && list->parent() != nullptr; list = list->parent())
         leaf.element_def = static_cast<int16_t>(leaf.element_def + (list->is_required() ? 0 : 1));
-      return leaf;
+      return true;
     }
-    throw Problem("column " + messages + " is no list of structs with role and content");
+    return false;
   }
 
   // Values of earlier pages go when a row crosses a page, so they are copied.
@@ -255,27 +385,28 @@ class File {
       if (items[i].data != nullptr) items[i].data = bytes.data() + (ends[i] - items[i].size);
   }
 
-  void read_turns(Leaf& role, Leaf& content) {
-    read_list(role, roles_, role_bytes_);
-    read_list(content, contents_, content_bytes_);
-    if (roles_.size() != contents_.size())
-      throw Problem(place(content) + ": " + std::to_string(contents_.size()) + " values beside " +
-                    std::to_string(roles_.size()) + " roles");
-    for (size_t i = 0; i < roles_.size(); ++i) turns_.push_back({roles_[i], contents_[i]});
+  void read_turns(Column& column) {
+    Leaf &role = leaves_[column.leaf], &content = leaves_[column.leaf + 1];
+    read_list(role, column.roles, column.role_bytes);
+    read_list(content, column.contents, column.content_bytes);
+    if (column.roles.size() != column.contents.size())
+      throw Problem(place(content) + ": " + std::to_string(column.contents.size()) + " values beside " +
+                    std::to_string(column.roles.size()) + " roles");
+    column.turns.clear();
+    for (size_t i = 0; i < column.roles.size(); ++i) column.turns.push_back({column.roles[i], column.contents[i]});
   }
 
   CappedPool pool_;
   std::unique_ptr<parquet::ParquetFileReader> reader_;
   std::shared_ptr<parquet::FileMetaData> meta_;
   std::vector<std::string> names_;
-  std::vector<Leaf> leaves_;  // the columns, then role and content
-  bool with_turns_ = false;
+  uint64_t file_bytes_ = 0;
+  std::vector<Leaf> leaves_;
+  std::vector<Column> columns_;
+  std::vector<ParquetValue> values_;  // of the columns
   int group_ = -1;
   int64_t left_ = 0;  // rows of the row group
-  std::vector<ParquetText> texts_, roles_, contents_;
-  std::vector<ParquetTurn> turns_;
   std::vector<size_t> ends_;
-  std::string role_bytes_, content_bytes_;
 };
 
 // Runs `body`; what it throws becomes the problem and `failed` the result.
@@ -303,13 +434,16 @@ void close(void* file) { delete static_cast<File*>(file); }
 
 const char* column(void* file, size_t index) { return static_cast<File*>(file)->column(index); }
 
-bool select(void* file, const char* const* columns, size_t count, const char* messages, ParquetProblem* problem) {
+bool select(void* file, const char* const* columns, size_t count, bool lists, const char* messages,
+            ParquetProblem* problem) {
   auto* self = static_cast<File*>(file);
   return guarded(self, problem, false, [&] {
-    self->select(columns, count, messages);
+    self->select(columns, count, lists, messages);
     return true;
   });
 }
+
+bool from_value(void* file, size_t column) { return static_cast<File*>(file)->from_value(column); }
 
 int next(void* file, ParquetRow* row, ParquetProblem* problem) {
   auto* self = static_cast<File*>(file);
@@ -324,6 +458,7 @@ constexpr ParquetModule kModule = {.abi = kParquetAbi,
                                    .close = close,
                                    .column = column,
                                    .select = select,
+                                   .from_value = from_value,
                                    .next = next,
                                    .rows = rows};
 
