@@ -56,27 +56,33 @@ void take_config(const std::vector<std::string>& overrides, PrepareFlags& flags,
 
 std::string megabytes(double bytes) { return fmt::format("{:.1f} MB", bytes / 1e6); }
 
-void print_split(Console& console, const char* name, const SplitReport& split, int64_t sequence_length) {
+// Examples of fine-tuning are cut before they come into rows: what was cut of them stands in the lines `left out`.
+void print_split(Console& console, const char* name, const SplitReport& split, int64_t sequence_length,
+                 bool fine_tuning) {
   if (split.rows == 0) return;
   const double fill = 1 - static_cast<double>(split.padding) / static_cast<double>(split.tokens);
-  console.line(fmt::format("{:<10} {} rows of {} · {} documents, {} of them cut · {} tokens · {} filled · {} labels",
-                           name, grouped(split.rows), grouped(sequence_length), grouped(split.documents),
-                           grouped(split.cut_documents), grouped(split.tokens - split.padding), percent_text(fill, 2),
-                           grouped(split.labels)));
+  const std::string documents =
+      fine_tuning ? grouped(split.documents) + " examples"
+                  : fmt::format("{} documents, {} of them cut", grouped(split.documents), grouped(split.cut_documents));
+  console.line(fmt::format("{:<10} {} rows of {} · {} · {} tokens · {} filled · {} labels", name, grouped(split.rows),
+                           grouped(sequence_length), documents, grouped(split.tokens - split.padding),
+                           percent_text(fill, 2), grouped(split.labels)));
 }
 
-void print_report(Console& console, const PrepareReport& report, const std::string& out) {
+void print_report(Console& console, const PrepareReport& report, const std::string& out, bool fine_tuning) {
+  for (const std::string& line : report.leftovers) console.line(fmt::format("{:<10} {}", "leftover", line));
   const DataReport& d = report.data;
   const auto text = static_cast<double>(d.counts.text_bytes), tokens = static_cast<double>(d.counts.tokens);
-  std::string read = fmt::format("{:<10} {} · {} documents", "read", d.format, grouped(d.counts.documents));
+  std::string read = fmt::format("{:<10} {} · {} {}", "read", d.format, grouped(d.counts.documents),
+                                 fine_tuning ? "examples" : "documents");
   if (text > 0) read += fmt::format(" · {} of text", megabytes(text));
   console.line(read + fmt::format(" · {} tokens{}", grouped(d.counts.tokens),
                                   text > 0 ? fmt::format(" · {:.2f} bytes a token", text / tokens) : ""));
   console.line(fmt::format("{:<10} {} · vocabulary {} · EOS {}", "tokenizer",
                            d.tokenizer.empty() ? "not known" : d.tokenizer, grouped(report.vocab_size),
                            report.eos >= 0 ? fmt::format("{} ({})", report.eos, d.eos_origin) : "none"));
-  print_split(console, "train", d.train, report.sequence_length);
-  print_split(console, "validation", d.validation, report.sequence_length);
+  print_split(console, "train", d.train, report.sequence_length, fine_tuning);
+  print_split(console, "validation", d.validation, report.sequence_length, fine_tuning);
   for (const std::string& line : left_out(d)) console.line(fmt::format("{:<10} {}", "left out", line));
   for (const std::string& note : d.notes) console.line(fmt::format("{:<10} {}", "note", note));
   const double seconds = report.read_seconds + report.write_seconds;
@@ -133,7 +139,7 @@ int prepare_verb(const std::vector<std::string>& given) {
                      .reading = progress.hook(),
                      .writing = [&](int64_t rows, int64_t of) { progress.writing(rows, of); }});
   console.end_status();
-  print_report(console, report, flags.out);
+  print_report(console, report, flags.out, data.fine_tuning());
   console.flush();
   return 0;
 }

@@ -98,8 +98,10 @@ int train_verb(const std::vector<std::string>& given) {
   const RunResult result = trainer.run(run_folder, hooks);
   console.end_status();
   report::write_report({folder}, join_path(folder, "report.html"));
-  console.line(fmt::format("done      loss {:.4f} (mean of the last tenth) · eval {:.4f} · {} tok/s · {} · {}",
-                           result.loss, result.eval_loss, grouped(static_cast<int64_t>(result.tokens_per_s)),
+  const std::string eval =
+      data.rows(Split::kValidation) > 0 ? fmt::format("eval {:.4f}", result.eval_loss) : std::string("no evaluation");
+  console.line(fmt::format("done      loss {:.4f} (mean of the last tenth) · {} · {} tok/s · {} · {}", result.loss,
+                           eval, grouped(static_cast<int64_t>(result.tokens_per_s)),
                            mfu_text(result.mfu, rates, device), duration_text(result.seconds)));
   if (device.gpu)
     console.line(fmt::format("memory    {} planned · {} measured at the most",

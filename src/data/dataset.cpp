@@ -71,10 +71,20 @@ int64_t parts_of(const LoadedSource& source) {
   return source.corpus != nullptr ? source.corpus->documents() : source.rows->rows();
 }
 
-void refuse_short(const std::string& path, const char* key, const SplitReport& report, int64_t sequence_length) {
+void refuse_short(const std::string& path, const char* key, const SplitReport& report, int64_t sequence_length,
+                  const char* remedy = "") {
   if (report.rows > 0) return;
-  fail(Exit::kInput, "{}: {}: {} documents give {} tokens, fewer than one row of {} (data.sequence_length)", path, key,
-       report.documents, report.dropped_tokens, sequence_length);
+  fail(Exit::kInput, "{}: {}: {} documents give {} tokens, fewer than one row of {} (data.sequence_length){}", path,
+       key, report.documents, report.dropped_tokens, sequence_length, remedy);
+}
+
+// Why a share for validation gives none.
+std::string none_held_back(const DataConfig& config, const std::string& format, bool documents) {
+  return fmt::format(
+      "no validation rows, so no evaluation: a share (data.validation_fraction {}) of one {} cannot be "
+      "kept; give data.validation{}",
+      config.validation_fraction, documents ? "document" : "row",
+      format == "text" ? ", or part the text into documents (data.document_separator)" : "");
 }
 
 }  // namespace
@@ -88,7 +98,9 @@ std::vector<std::string> left_out(const DataReport& report) {
   add(counts.empty, " empty documents");
   add(counts.short_ones, " documents below data.min_document_bytes");
   add(counts.without_response, " examples whose response would begin past data.sequence_length");
-  add(counts.truncated_tokens, " tokens of responses cut at data.sequence_length");
+  if (counts.truncated > 0)
+    lines.push_back(fmt::format("{} tokens of {} examples cut at data.sequence_length",
+                                grouped(counts.truncated_tokens), grouped(counts.truncated)));
   add(report.train.dropped_tokens, " training tokens that fill no row");
   add(report.validation.dropped_tokens, " validation tokens that fill no row");
   return lines;
@@ -116,7 +128,8 @@ Dataset Dataset::load(const DataConfig& config, uint64_t seed, const LoadOptions
     refuse_short(path, "validation", report.validation, data.sequence_length_);
   } else if (kept > 0) {
     data.validation_ = packer.pack(loaded, OrderStream::kTrainDocuments, 0, kept, report.validation);
-    refuse_short(config.train, "validation (data.validation_fraction)", report.validation, data.sequence_length_);
+    refuse_short(config.train, "validation (data.validation_fraction)", report.validation, data.sequence_length_,
+                 "; a larger fraction, a smaller data.sequence_length or data.validation gives rows, 0 goes without");
   }
 
   data.tokenizer_ = loader.tokenizer(), data.eos_ = loader.eos();
@@ -127,6 +140,8 @@ Dataset Dataset::load(const DataConfig& config, uint64_t seed, const LoadOptions
   report.files = loader.files(), report.counts = loader.counts(), report.notes = loader.notes();
   if (data.tokenizer_ != nullptr && report.counts.text_bytes > 0 && !data.tokenizer_->unspelled().empty())
     report.notes.push_back("tokenizer: " + data.tokenizer_->unspelled());
+  if (!own && kept == 0 && config.validation_fraction > 0)
+    report.notes.push_back(none_held_back(config, report.format, loaded.corpus != nullptr));
   if (!options.spill_folder.empty()) return data;
   if (const auto* packed = dynamic_cast<const PackedRows*>(data.train_.get())) {
     report.unigram_entropy = unigram_entropy(*packed);

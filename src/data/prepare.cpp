@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/folder.h"
 #include "base/signal.h"
+#include "data/leftovers.h"
 #include "data/mds/writer.h"
 #include "data/packed_rows.h"
 #include "data/unigram.h"
@@ -16,10 +17,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-NewFolder new_folder(const std::string& out) {
+void check_place(const std::string& out) {
   if (out.find_first_not_of('/') == std::string::npos) fail(Exit::kUsage, "--out: no folder given");
   if (exists(out)) fail(Exit::kUsage, "{}: stands there already; give another --out, or remove it", out);
-  return NewFolder(out);
 }
 
 mds::Prepared describe(const Dataset& data, const DataConfig& config, const SplitReport& split, double entropy) {
@@ -80,7 +80,10 @@ uint64_t write_rows(const Dataset& data, Split split, const DataConfig& config, 
 }  // namespace
 
 PrepareReport prepare(const DataConfig& config, const PrepareOptions& options) {
-  NewFolder folder = new_folder(options.out);
+  check_place(options.out);
+  std::vector<std::string> leftovers = remove_leftovers(options.out);
+  NewFolder folder(options.out);
+  FillLock lock(folder.path());
   const auto begin = Clock::now();
   const Dataset data =
       Dataset::load(config, options.seed, {.spill_folder = folder.path(), .repack = true, .progress = options.reading});
@@ -88,12 +91,14 @@ PrepareReport prepare(const DataConfig& config, const PrepareOptions& options) {
                        .vocab_size = data.vocab_size(),
                        .sequence_length = data.sequence_length(),
                        .eos = data.eos(),
+                       .leftovers = std::move(leftovers),
                        .read_seconds = since(begin)};
   const auto writing = Clock::now();
   report.bytes_written = write_rows(data, Split::kTrain, config, options, join_path(folder.path(), "train"));
   if (data.rows(Split::kValidation) > 0)
     report.bytes_written +=
         write_rows(data, Split::kValidation, config, options, join_path(folder.path(), "validation"));
+  lock.release();
   folder.commit();
   report.write_seconds = since(writing);
   return report;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "data/dataset.h"
 
@@ -24,6 +25,7 @@ struct PrepareReport {
   DataReport data;
   int64_t vocab_size = 0, sequence_length = 0;
   int32_t eos = -1;
+  std::vector<std::string> leftovers;  // folders of runs that were killed, removed, or left and why: a line each
   double read_seconds = 0, write_seconds = 0;  // reading, encoding and laying out; writing
   uint64_t bytes_written = 0;
 };

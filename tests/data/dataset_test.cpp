@@ -238,6 +238,54 @@ TEST_F(DatasetTest, ValidationIsSplitByDocument) {
   error_of(Exit::kInternal, [&] { data.batch(Split::kValidation, 0, 41, batch); });
 }
 
+TEST_F(DatasetTest, ADocumentThatCannotBeSplitIsSaid) {
+  DataConfig config = config_of({std::string(200, 'x')}, 12);
+  config.validation_fraction = 0.1;
+  const Dataset data = Dataset::load(config, 3);
+  EXPECT_EQ(data.rows(Split::kValidation), 0);
+  ASSERT_EQ(data.report().notes.size(), 1u);
+  EXPECT_EQ(data.report().notes[0],
+            "no validation rows, so no evaluation: a share (data.validation_fraction 0.1) of one document cannot be "
+            "kept; give data.validation, or part the text into documents (data.document_separator)");
+  config.validation_fraction = 0;  // none was asked for
+  EXPECT_TRUE(Dataset::load(config, 3).report().notes.empty());
+}
+
+TEST_F(DatasetTest, ATextInThousandsOfDocumentsIsSaid) {
+  std::string book;
+  for (int i = 0; i < 2500; ++i) book += "A short paragraph.\n\n";
+  write_atomic(folder_ / "book.txt", book);
+  DataConfig config;
+  config.train = folder_ / "book.txt";
+  config.sequence_length = 64;
+  const Dataset data = Dataset::load(config, 3);
+  ASSERT_EQ(data.report().notes.size(), 1u);
+  EXPECT_EQ(data.report().notes[0],
+            "blank lines part one file of text into 2,500 documents of 19 tokens on average "
+            "(data.document_separator: blank-line); none takes a file as one document");
+  config.document_separator = "none";
+  config.validation_fraction = 0;
+  EXPECT_TRUE(Dataset::load(config, 3).report().notes.empty());
+  config.document_separator = "blank-line";
+  config.max_documents = 1500;
+  EXPECT_TRUE(Dataset::load(config, 3).report().notes.empty());
+}
+
+TEST_F(DatasetTest, CutExamplesAreCountedAsExamples) {
+  std::string lines;
+  for (int i = 0; i < 20; ++i) lines += "{\"q\": \"1234\", \"a\": \"" + std::string(i < 3 ? 100 : 4, 'x') + "\"}\n";
+  write_atomic(folder_ / "pairs.jsonl", lines);
+  DataConfig config;
+  config.train = folder_ / "pairs.jsonl";
+  config.prompt_key = "q", config.response_key = "a";
+  config.packing = "best_fit";
+  config.sequence_length = 32;
+  config.validation_fraction = 0;
+  // 4 bytes and a line break, then 100 and EOS: 74 do not fit.
+  EXPECT_EQ(left_out(Dataset::load(config, 3).report()),
+            (std::vector<std::string>{"222 tokens of 3 examples cut at data.sequence_length"}));
+}
+
 TEST_F(DatasetTest, ValidationFromItsOwnFile) {
   DataConfig config = config_of({"aaaa", "bbbb", "cccc"}, 5);
   write_atomic(folder_ / "held.txt", "dddd\neeee\n");
@@ -285,10 +333,12 @@ TEST_F(DatasetTest, RefusesWhatFillsNoRow) {
   EXPECT_EQ(error_of(Exit::kInput, [&] { Dataset::load(config, 1); }),
             config.train + ": training: 1 documents give 4 tokens, fewer than one row of 64 (data.sequence_length)");
   config = config_of(std::vector<std::string>(100, std::string(10, 'x')), 64);
-  EXPECT_EQ(error_of(Exit::kInput, [&] { Dataset::load(config, 1); }),
-            config.train +
-                ": validation (data.validation_fraction): 1 documents give 11 tokens, fewer than one row of 64 "
-                "(data.sequence_length)");
+  EXPECT_EQ(
+      error_of(Exit::kInput, [&] { Dataset::load(config, 1); }),
+      config.train +
+          ": validation (data.validation_fraction): 1 documents give 11 tokens, fewer than one row of 64 "
+          "(data.sequence_length); a larger fraction, a smaller data.sequence_length or data.validation gives rows, "
+          "0 goes without");
   error_of(Exit::kUsage, [] { Dataset::load({}, 1); });
   config.train = folder_ / "none.txt";
   EXPECT_EQ(error_of(Exit::kInput, [&] { Dataset::load(config, 1); }),

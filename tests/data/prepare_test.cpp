@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/signal.h"
+#include "data/leftovers.h"
 #include "data/mds/prepared.h"
 #include "data/mds/verify.h"
 #include "tests/base/support.h"
@@ -191,6 +192,36 @@ TEST_F(PrepareTest, SplitsNanogptFilesAtTheGivenEos) {
   EXPECT_EQ(report.data.train.documents, 50);
   EXPECT_EQ(report.vocab_size, 1000) << "the largest id and one";
   EXPECT_EQ(report.data.train.cut_documents, 0);
+}
+
+TEST_F(PrepareTest, WhatKilledRunsLeftIsRemovedAndNamed) {
+  const std::string killed = folder_ / "out.tmp-123", foreign = folder_ / "out.tmp-7", other = folder_ / "out.tmp-x",
+                    linked = folder_ / "out.tmp-8";
+  for (const std::string& each : {killed, foreign, other}) std::filesystem::create_directories(each + "/train");
+  write_atomic(killed + "/.mantissa-prepare", "");
+  write_atomic(killed + "/train/shard.00000.mds", "x");
+  write_atomic(foreign + "/notes.txt", "x");
+  write_atomic(other + "/.mantissa-prepare", "");
+  std::filesystem::create_directory_symlink(other, linked);
+  const PrepareReport report = prepare(config("truncate"), {.out = folder_ / "out"});
+  EXPECT_EQ(report.leftovers,
+            (std::vector<std::string>{killed + ": removed, what a prepare that was killed left there",
+                                      foreign + ": left, it holds no lock file of a prepare; remove it if it is one"}));
+  EXPECT_FALSE(exists(killed));
+  for (const std::string& each : {foreign + "/notes.txt", other + "/.mantissa-prepare", linked})
+    EXPECT_TRUE(exists(each)) << each;
+  EXPECT_FALSE(exists(folder_ / "out/.mantissa-prepare"));
+}
+
+TEST_F(PrepareTest, AnotherPrepareIsLeftAlone) {
+  const std::string filled = folder_ / "out.tmp-99";
+  std::filesystem::create_directories(filled);
+  FillLock lock(filled);
+  EXPECT_EQ(remove_leftovers(folder_ / "out/"),
+            (std::vector<std::string>{filled + ": left, another prepare is writing it"}));
+  EXPECT_TRUE(exists(filled));
+  lock.release();
+  EXPECT_FALSE(exists(filled + "/.mantissa-prepare"));
 }
 
 TEST_F(PrepareTest, LeavesNothingBehind) {
