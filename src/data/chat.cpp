@@ -137,7 +137,9 @@ struct KnownTemplate {
   ChatTemplate chat;
 };
 constexpr KnownTemplate kKnown[] = {
-    {"153280e3ff55d19da1398bdb3914ee2a51b80429bfaedde11d7d216c39db80f3", ChatTemplate::kChatml},
+    {"fcf7a096fe99a48fd9ad2b250bf9237e96e8f48bffec1c7ea4d3f225176cd40e", ChatTemplate::kChatml},
+    {"153280e3ff55d19da1398bdb3914ee2a51b80429bfaedde11d7d216c39db80f3",
+     ChatTemplate::kChatml},  // its line breaks written out
     {"ba03a121d097859c7b5b9cd03af99aafe95275210d2876f642ad9929a150f122", ChatTemplate::kLlama3},
     {"87a2728cb8dc9fe424d624542f6060ec05a1d285ebbec578bb078900e33396b5", ChatTemplate::kQwen3},
 };

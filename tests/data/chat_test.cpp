@@ -76,6 +76,10 @@ TEST(Chat, AutoIsTheTemplateOfTheTokenizersFolder) {
   };
   put(chatml);
   EXPECT_EQ(chat_template_of(config), ChatTemplate::kChatml);
+  std::string written_out = chatml;
+  for (size_t at = 0; (at = written_out.find("\\n", at)) != std::string::npos;) written_out.replace(at, 2, "\n");
+  put(written_out);
+  EXPECT_EQ(chat_template_of(config), ChatTemplate::kChatml);
   config.tokenizer = folder / "tokenizer.json";
   EXPECT_EQ(chat_template_of(config), ChatTemplate::kChatml);
   put(Json::array({{{"name", "tool_use"}, {"template", "x"}}, {{"name", "default"}, {"template", chatml + "\n"}}}));
