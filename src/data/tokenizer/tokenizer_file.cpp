@@ -88,11 +88,7 @@ class Reader {
   }
 
   bool parse_error(size_t position, const std::string&, const Json::exception& error) {
-    const std::string what = error.what();
-    // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error ..." keeps its last part.
-    const size_t column = what.find("column"), colon = what.find(": ", column == std::string::npos ? 0 : column);
-    const std::string_view reason = std::string_view(what).substr(colon == std::string::npos ? 0 : colon + 2);
-    return refuse(fmt::format("not JSON at byte {}: {}", position, printable(reason, 200)));
+    return refuse(json_error_text(position, error.what()));
   }
 
   const std::string& error() const { return error_; }
