@@ -58,12 +58,24 @@ std::string utc_now() {
   return text;
 }
 
-// The text of an open lock file; more than it can hold is cut.
+// The text of an open lock file; more than it can hold is cut. False when it cannot be read (errno).
+bool read_text_of(int fd, std::string& text) {
+  text.assign(kContent + 1, '\0');
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t n = ::pread(fd, text.data() + done, text.size() - done, static_cast<off_t>(done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    if (n == 0) break;
+    done += static_cast<size_t>(n);
+  }
+  text.resize(done);
+  return true;
+}
+
 std::string text_of(int fd, const std::string& path) {
-  std::string text(kContent + 1, '\0');
-  const ssize_t n = ::pread(fd, text.data(), text.size(), 0);
-  if (n < 0) fail(Exit::kStorage, "{}: cannot read: {}", path, std::strerror(errno));
-  text.resize(static_cast<size_t>(n));
+  std::string text;
+  if (!read_text_of(fd, text)) fail(Exit::kStorage, "{}: cannot read: {}", path, std::strerror(errno));
   return text;
 }
 
@@ -134,7 +146,10 @@ FolderLock::~FolderLock() {
   }
   wake_.notify_all();
   if (keeper_.joinable()) keeper_.join();
-  if (owns()) ::unlink(path_.c_str());  // else it is another's
+  const Owner owner = this->owner();
+  if (owner == Owner::kAnother) return;
+  if (owner == Owner::kUnknown || ::unlink(path_.c_str()) != 0)
+    fmt::print(stderr, "warning: {}: cannot be removed and stays: {}\n", path_, std::strerror(errno));
 }
 
 // False: another process is just making or removing the file; to be tried again.
@@ -188,7 +203,7 @@ bool FolderLock::acquire() {
   }
   if (taken) {
     std::this_thread::sleep_for(kSettled);
-    if (!owns()) refuse(path_, {});
+    if (owner() != Owner::kSelf) refuse(path_, {});
   }
   return true;
 }
@@ -204,21 +219,24 @@ std::string FolderLock::content() const {
 
 void FolderLock::renew() {
   const std::string text = content();
-  const ssize_t n = ::pwrite(file_.get(), text.data(), text.size(), 0);
-  if (n < 0 || ::fsync(file_.get()) != 0)
-    fail(Exit::kStorage, "{}: cannot be written: {}", path_, std::strerror(errno));
-  if (n != static_cast<ssize_t>(text.size()))
-    fail(Exit::kStorage, "{}: cannot be written: {} of {} bytes", path_, n, text.size());
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t n = ::pwrite(file_.get(), text.data() + done, text.size() - done, static_cast<off_t>(done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(Exit::kStorage, "{}: cannot be written: {}", path_, std::strerror(errno));
+    if (n == 0) fail(Exit::kStorage, "{}: cannot be written: {} of {} bytes", path_, done, text.size());
+    done += static_cast<size_t>(n);
+  }
+  if (::fsync(file_.get()) != 0) fail(Exit::kStorage, "{}: cannot be written: {}", path_, std::strerror(errno));
 }
 
 // Through its name: another host may have put its own in its place, or its own words into it.
-bool FolderLock::owns() const {
+FolderLock::Owner FolderLock::owner() const {
   const Descriptor file(::open(path_.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  if (!file) return false;
-  std::string text(kContent + 1, '\0');
-  const ssize_t n = ::pread(file.get(), text.data(), text.size(), 0);
+  if (!file) return errno == ENOENT || errno == ELOOP ? Owner::kAnother : Owner::kUnknown;
+  std::string text;
+  if (!read_text_of(file.get(), text)) return Owner::kUnknown;
   Holder holder;
-  return n > 0 && parse(text.substr(0, static_cast<size_t>(n)), holder) && holder.id == id_;
+  return parse(text, holder) && holder.id == id_ ? Owner::kSelf : Owner::kAnother;
 }
 
 void FolderLock::keep() {
@@ -227,7 +245,7 @@ void FolderLock::keep() {
   while (!wake_.wait_for(lock, kRenewed, [this] { return stop_; })) {
     lock.unlock();
     std::string trouble;
-    if (!owns()) {
+    if (owner() == Owner::kAnother) {
       trouble = "another process took it over or removed it";
     } else {
       try {

@@ -34,8 +34,9 @@ class FolderLock {
   const std::string& note() const { return note_; }
 
  private:
+  enum class Owner { kSelf, kAnother, kUnknown };  // kUnknown: the file cannot be read (errno)
   bool acquire();
-  bool owns() const;
+  Owner owner() const;
   std::string content() const;
   void renew();
   void keep();

@@ -108,7 +108,11 @@ void OutputFile::commit() {
 
 void expect_replaceable(const std::string& path) {
   struct stat info {};
-  if (::lstat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode)) return;
+  if (::lstat(path.c_str(), &info) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return;
+    fail(Exit::kStorage, "{}: cannot be looked at: {}", path, std::strerror(errno));
+  }
+  if (S_ISREG(info.st_mode)) return;
   const char* kind = S_ISLNK(info.st_mode)    ? "a link"
                      : S_ISDIR(info.st_mode)  ? "a folder"
                      : S_ISFIFO(info.st_mode) ? "a FIFO"

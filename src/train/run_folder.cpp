@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/folder.h"
 #include "base/json.h"
 #include "base/output_file.h"
 #include "base/sha256.h"
@@ -43,25 +44,28 @@ std::string new_id() {
   return fmt::format("{:08x}{:08x}", random(), random());
 }
 
+// False where nothing stands at `path`. What cannot be told is refused: it must not be taken for free.
+bool look_at(const std::string& path, struct stat& info) {
+  if (::lstat(path.c_str(), &info) == 0) return true;
+  if (errno != ENOENT && errno != ENOTDIR)
+    fail(Exit::kStorage, "{}: cannot be looked at: {}", path, std::strerror(errno));
+  return false;
+}
+
 bool stands(const std::string& path) {
   struct stat info {};
-  return ::lstat(path.c_str(), &info) == 0;
+  return look_at(path, info);
 }
 
 // Not through a link.
 bool is_plain_folder(const std::string& path) {
   struct stat info {};
-  return ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+  return look_at(path, info) && S_ISDIR(info.st_mode);
 }
 
 std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;
-  std::error_code error;
-  for (auto it = std::filesystem::directory_iterator(folder, error); !error && it != std::filesystem::end(it);
-       it.increment(error))
-    names.push_back(it->path().filename().string());
-  if (error) fail(Exit::kStorage, "{}: cannot be listed: {}", folder, error.message());
-  std::sort(names.begin(), names.end());
+  for (const FolderEntry& entry : list_folder(folder)) names.push_back(entry.name);
   return names;
 }
 
@@ -69,8 +73,11 @@ std::vector<std::string> names_in(const std::string& folder) {
 std::string fingerprint(const std::string& path) {
   constexpr uint64_t kEnd = uint64_t{4} << 20;  // bytes
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!file && (errno == ELOOP || errno == ENXIO)) return "";  // a link, a socket
+  if (!file) fail(Exit::kStorage, "{}: cannot open: {}", path, std::strerror(errno));
   struct stat info {};
-  if (!file || ::fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) return "";
+  if (::fstat(file.get(), &info) != 0) fail(Exit::kStorage, "{}: cannot be looked at: {}", path, std::strerror(errno));
+  if (!S_ISREG(info.st_mode)) return "";
   const auto size = static_cast<uint64_t>(info.st_size);
   Sha256 hash;
   std::string piece;
@@ -162,17 +169,14 @@ RunFolder::RunFolder(std::string path, Kind kind, std::string_view identity)
 
 RunFolder::~RunFolder() {
   lock_.reset();
-  if (made_) ::rmdir(path_.c_str());  // refused by the system where something lies in it
+  if (made_ && !recorded_) ::rmdir(path_.c_str());  // refused by the system where something lies in it
 }
 
 std::string RunFolder::file(const std::string& name) const { return join_path(path_, name); }
 bool RunFolder::has(const std::string& name) const { return stands(file(name)); }
 std::string RunFolder::new_model() const { return file("model.new-" + record_.id); }
 
-const std::string& RunFolder::lock_note() const {
-  static const std::string none;
-  return lock_ ? lock_->note() : none;
-}
+const std::string& RunFolder::lock_note() const { return lock_ && !lock_->note().empty() ? lock_->note() : row_note_; }
 
 void RunFolder::expect_held() const {
   if (lock_) lock_->expect_held();
@@ -282,14 +286,15 @@ void RunFolder::expect_own_model() const {
        printable(name));
 }
 
-void RunFolder::expect_own_rows() const {
+void RunFolder::expect_own_rows() {
   for (const std::string& name : names_in(file("rows"))) {
     const std::string row = join_path(file("rows"), name);
     struct stat info {};
-    if (::lstat(row.c_str(), &info) != 0 || S_ISREG(info.st_mode)) continue;  // not touched
+    if (!look_at(row, info) || S_ISREG(info.st_mode)) continue;  // not touched
     if (!S_ISDIR(info.st_mode))
       fail(Exit::kStorage, "{}: is no folder of its own, expected the folder of a row or nothing", row);
-    RunFolder(row, Kind::kRun);
+    const RunFolder run(row, Kind::kRun);
+    if (row_note_.empty()) row_note_ = run.lock_note();
   }
 }
 

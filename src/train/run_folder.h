@@ -73,13 +73,13 @@ class RunFolder {
   void write_record() const;
   void expect_own_config() const;
   void expect_own_model() const;
-  void expect_own_rows() const;
+  void expect_own_rows();
   void recover_model();
   void remove_leftovers();
   bool has(const std::string& name) const;
   [[noreturn]] void refuse_foreign(const std::string& name, const std::string& why) const;
 
-  std::string path_, identity_;
+  std::string path_, identity_, row_note_;
   Kind kind_;
   bool made_ = false, recorded_ = false;
   std::optional<FolderLock> lock_;

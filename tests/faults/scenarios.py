@@ -117,11 +117,53 @@ def config_input(maker: Maker, root: Path) -> None:
     (root / "c.yaml").write_text(CONFIG.format(root=root))
 
 
+def finished_input(maker: Maker, root: Path) -> None:
+    """A finished run of another seed, whose weights are replaced."""
+    config_input(maker, root)
+    maker.run("train", str(root / "c.yaml"), "--run.seed=6")
+
+
+def begun_input(maker: Maker, root: Path) -> None:
+    """A comparison whose last row has not ended: it goes on with the rates that it measured before."""
+    config_input(maker, root)
+    maker.run("compare", str(root / "c.yaml"))
+    record = json.loads((root / "run/compare.json").read_text())
+    last = record["rows"].pop()
+    (root / "run/compare.json").write_text(json.dumps(record, indent=2) + "\n")
+    shutil.rmtree(root / "run" / last["dir"])
+
+
+# What differs between two runs of the same config: the time, and figures that hang on it.
+TIMED = {"seconds", "tokens_per_s", "mfu", "data_wait_s", "first_step_seconds", "started", "bf16", "f32", "flops",
+         "nanogpt_legacy_v1", "combined_formula_v2", "component_summation_v2025", "id"}
+
+
+def without_times(name: str, content: bytes) -> bytes:
+    def strip(value: object) -> object:
+        if isinstance(value, dict):
+            return {k: strip(v) for k, v in value.items() if k not in TIMED}
+        return [strip(v) for v in value] if isinstance(value, list) else value
+
+    if name.endswith("record.json"):  # fingerprints of what is compared itself
+        return b""
+    if name.endswith("report.html"):
+        return content[:15] + content[-8:]
+    if name.endswith((".json", ".jsonl")) and "/model/" not in name:
+        lines = content.decode().splitlines() if name.endswith("l") else [content.decode()]
+        try:
+            return "\n".join(json.dumps(strip(json.loads(line))) for line in lines).encode()
+        except json.JSONDecodeError:
+            return content
+    return content
+
+
 def comparison_input(maker: Maker, root: Path) -> None:
     config_input(maker, root)
     maker.run("compare", str(root / "c.yaml"))
     (root / "page.html").write_text("an older page\n")
 
+
+RECORDS = ["run/config.yaml", "run/run.json", "run/result.json", "run/report.html"]
 
 SCENARIOS = [
     Scenario("prepare-text", text_input,
@@ -142,6 +184,12 @@ SCENARIOS = [
              lambda r: ["export", f"{r}/model", f"{r}/out", "--shard-gb=0.0002"], ["out"]),
     Scenario("report", comparison_input,
              lambda r: ["report", f"{r}/run", f"{r}/run/rows/01-bf16-bf16", f"--output={r}/page.html"], ["page.html"]),
+    Scenario("train", config_input, lambda r: ["train", f"{r}/c.yaml", "--train.sample_every=1", "--sample.max_new_tokens=4"],
+             ["run/model"], may_go=RECORDS, open=["run"], varies=without_times, quick=1),
+    Scenario("train-again", finished_input, lambda r: ["train", f"{r}/c.yaml", "--restart"],
+             ["run/model"], may_go=RECORDS, open=["run"], varies=without_times, quick=1),
+    Scenario("compare", begun_input, lambda r: ["compare", f"{r}/c.yaml"],
+             ["run/compare.json"], may_go=["run/report.html"], open=["run"], varies=without_times, quick=1),
 ]
 
 # Times and rates in what is printed.
