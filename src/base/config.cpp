@@ -1,13 +1,16 @@
 #include "base/config.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
-#include <filesystem>
+#include <cstring>
 #include <set>
 
 #include "base/config_tree.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "base/text.h"
 
 namespace mantissa::config {
@@ -229,6 +232,24 @@ void refuse_undescribed(const Node& node, const std::string& prefix, const Descr
   }
 }
 
+// A file, pipe or device of at most 1 MiB, up to its end.
+std::string read_stream(const std::string& path) {
+  constexpr size_t kMaxBytes = size_t{1} << 20;
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) fail(Exit::kUsage, "{}: cannot open: {}", path, std::strerror(errno));
+  std::string text;
+  char piece[1 << 14];
+  ssize_t n = 0;
+  while (text.size() <= kMaxBytes && ((n = ::read(file, piece, sizeof piece)) > 0 || (n < 0 && errno == EINTR)))
+    if (n > 0) text.append(piece, static_cast<size_t>(n));
+  const int error = errno;
+  ::close(file);
+  if (n < 0 && error == EISDIR) fail(Exit::kUsage, "{}: is a folder, expected a file", path);
+  if (n < 0) fail(Exit::kUsage, "{}: cannot read: {}", path, std::strerror(error));
+  if (text.size() > kMaxBytes) fail(Exit::kUsage, "{}: has more than {} bytes", path, kMaxBytes);
+  return text;
+}
+
 }  // namespace
 
 struct Source::Impl {
@@ -247,15 +268,7 @@ Source Source::from_text(const std::string& yaml, const std::string& name, const
 }
 
 Source Source::from_file(const std::string& path, const std::vector<std::string>& overrides) {
-  std::string yaml;
-  try {
-    yaml = read_text(path, uint64_t{1} << 20);
-  } catch (const Error& error) {
-    std::error_code reason;
-    const bool absent = std::filesystem::status(path, reason).type() == std::filesystem::file_type::not_found;
-    throw Error(Exit::kUsage, absent ? path + ": no such config file" : error.what());
-  }
-  return from_text(yaml, path, overrides);
+  return from_text(read_stream(path), path, overrides);
 }
 
 void Source::read(const std::function<void(Fields&)>& describe) const {

@@ -17,13 +17,75 @@ namespace {
 constexpr size_t kMaxBytes = size_t{1} << 20;
 constexpr size_t kMaxDepth = 32;
 constexpr size_t kMaxNodes = 100'000;
+// Of all values together, with what the environment and aliases put into them.
+constexpr size_t kMaxTextBytes = size_t{4} << 20;
+// ${VAR} stands between these while the text is parsed, since a brace ends a value in flow style. Unicode keeps both
+// code points for a program's own use.
+constexpr std::string_view kOpen = "\xef\xb7\x90", kClose = "\xef\xb7\x91";  // U+FDD0, U+FDD1
 
 bool word_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-// Replaces ${VAR} from the environment; $${ stands for a literal ${.
-std::string interpolate(std::string_view text, const std::string& where) {
+// Length of the character at the front, 0 where it is no UTF-8 (Unicode 16.0, table 3-7).
+size_t character_length(std::string_view text) {
+  const auto byte = [text](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : uint8_t{0}; };
+  const auto follows = [&byte](size_t i) { return (byte(i) & 0xc0) == 0x80; };
+  const uint8_t first = byte(0), second = byte(1);
+  if (first < 0x80) return 1;
+  if (first >= 0xc2 && first < 0xe0) return follows(1) ? 2 : 0;
+  if ((first & 0xf0) == 0xe0) {
+    const bool overlong = first == 0xe0 && second < 0xa0, surrogate = first == 0xed && second >= 0xa0;
+    return follows(1) && follows(2) && !overlong && !surrogate ? 3 : 0;
+  }
+  if (first < 0xf0 || first > 0xf4 || (first == 0xf0 && second < 0x90) || (first == 0xf4 && second >= 0x90)) return 0;
+  return follows(1) && follows(2) && follows(3) ? 4 : 0;
+}
+
+void require_utf8(std::string_view text, const std::string& where) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = character_length(text.substr(at));
+    if (length == 0) {
+      // For people: what stands around it.
+      const size_t begin = at < 20 ? 0 : at - 20;
+      fail(Exit::kUsage, "{}: \"{}\" is not UTF-8; a config and what it names are", where,
+           printable(text.substr(begin, 40), 40));
+    }
+    at += length;
+  }
+}
+
+// ${...} up to the next brace on the line, marked so that the YAML parser takes it for text.
+std::string mark_variables(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size();) {
+    const std::string_view rest = text.substr(i);
+    const size_t end = rest.starts_with("${") ? text.find_first_of("{}\n", i + 2) : std::string_view::npos;
+    if (rest.starts_with("$${")) {
+      out += rest.substr(0, 3);
+      i += 3;
+    } else if (end != std::string_view::npos && text[end] == '}') {
+      out += kOpen;
+      out += text.substr(i + 2, end - i - 2);
+      out += kClose;
+      i = end + 1;
+    } else {
+      out += text[i++];
+    }
+  }
+  return out;
+}
+
+// The text as it was given.
+std::string unmark_variables(std::string_view text) {
+  std::string out(text);
+  for (size_t at = 0; (at = out.find(kOpen, at)) != std::string::npos;) out.replace(at, kOpen.size(), "${");
+  for (size_t at = 0; (at = out.find(kClose, at)) != std::string::npos;) out.replace(at, kClose.size(), "}");
+  return out;
+}
+
+// Replaces ${VAR} from the environment; $${ stands for a literal ${. `room` bounds what it gives.
+std::string interpolate(std::string_view text, const std::string& where, size_t room = kMaxTextBytes) {
   std::string out;
   while (!text.empty()) {
     if (text.starts_with("$${")) {
@@ -38,7 +100,12 @@ std::string interpolate(std::string_view text, const std::string& where) {
         fail(Exit::kUsage, "{}: \"{}\" is no ${{VAR}}; write $${{ for a literal ${{", where, printable(text, 40));
       const char* value = std::getenv(name.c_str());
       if (value == nullptr) fail(Exit::kUsage, "{}: ${{{}}}: the environment has no {}", where, name, name);
-      out += value;
+      const std::string_view found(value);
+      require_utf8(found, fmt::format("{}: ${{{}}}", where, name));
+      if (found.size() > room || out.size() > room - found.size())
+        fail(Exit::kUsage, "{}: ${{{}}}: the values of a config have more than {} bytes with it", where, name,
+             kMaxTextBytes);
+      out += found;
       text.remove_prefix(end + 1);
     } else {
       out += text[0];
@@ -46,6 +113,13 @@ std::string interpolate(std::string_view text, const std::string& where) {
     }
   }
   return out;
+}
+
+size_t count_text(const Node& node) {
+  size_t total = node.text.size();
+  for (const Node& item : node.items) total += count_text(item);
+  for (const auto& [key, member] : node.members) total += key.size() + count_text(member);
+  return total;
 }
 
 size_t count_nodes(const Node& node) {
@@ -79,13 +153,18 @@ class Builder : public YAML::EventHandler {
 
   void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, const std::string& value) override {
     if (key_expected()) return add_key(value, mark);
-    add(Node{.kind = Node::Kind::kScalar, .text = interpolate(value, where(mark)), .where = where(mark)}, mark, anchor);
+    Node node{.kind = Node::Kind::kScalar,
+              .text = interpolate(unmark_variables(value), where(mark), kMaxTextBytes - text_bytes_),
+              .where = where(mark)};
+    take_text(node.text.size(), mark);
+    add(std::move(node), mark, anchor);
   }
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto known = anchors_.find(anchor);
     if (key_expected() || known == anchors_.end()) fail(Exit::kUsage, "{}: an alias cannot stand here", where(mark));
     nodes_ += count_nodes(known->second) - 1;
+    take_text(count_text(known->second), mark);
     if (open_.size() + depth_of(known->second) > kMaxDepth) too_deep(mark);
     add(known->second, mark, 0);
   }
@@ -115,6 +194,11 @@ class Builder : public YAML::EventHandler {
   [[noreturn]] void too_deep(const YAML::Mark& mark) const {
     fail(Exit::kUsage, "{}: nested more than {} deep", where(mark), kMaxDepth);
   }
+  void take_text(size_t bytes, const YAML::Mark& mark) {
+    if (bytes > kMaxTextBytes - text_bytes_)
+      fail(Exit::kUsage, "{}: the values of a config have more than {} bytes", where(mark), kMaxTextBytes);
+    text_bytes_ += bytes;
+  }
   bool key_expected() const {
     return !open_.empty() && open_.back().node.kind == Node::Kind::kMap && !open_.back().has_key;
   }
@@ -124,7 +208,7 @@ class Builder : public YAML::EventHandler {
     for (const char c : key)
       if (!word_character(c) && c != '-')
         fail(Exit::kUsage, "{}: \"{}\" is no key; keys are words of letters, digits, _ and -", where(mark),
-             printable(key, 60));
+             printable(unmark_variables(key), 60));
     const auto [at, fresh] = map.first.emplace(key, where(mark));
     if (!fresh) fail(Exit::kUsage, "{}: {}{}: given twice, first at {}", where(mark), path(), key, at->second);
     map.node.members.emplace_back(key, Node{});
@@ -174,15 +258,18 @@ class Builder : public YAML::EventHandler {
   Node root_;
   std::vector<Open> open_;
   std::map<YAML::anchor_t, Node> anchors_;
-  size_t nodes_ = 0;
+  size_t nodes_ = 0, text_bytes_ = 0;
 };
 
 Node parse_document(std::string_view yaml, const std::string& name, bool lines) {
   if (yaml.size() > kMaxBytes)
     fail(Exit::kUsage, "{}: has {} bytes, a config has at most {}", name, yaml.size(), kMaxBytes);
+  require_utf8(yaml, name);
+  if (yaml.find(kOpen) != std::string_view::npos || yaml.find(kClose) != std::string_view::npos)
+    fail(Exit::kUsage, "{}: holds U+FDD0 or U+FDD1, which are no characters", name);
   Builder builder(name, lines);
   try {
-    std::istringstream stream{std::string(yaml)};
+    std::istringstream stream{mark_variables(yaml)};
     YAML::Parser parser(stream);
     if (parser.HandleNextDocument(builder)) {
       Node root = builder.take();
@@ -250,6 +337,7 @@ void apply_override(Node& root, const std::string& assignment) {
   const size_t equals = text.find('=');
   if (equals == std::string_view::npos || equals == 0)
     fail(Exit::kUsage, "{}: \"{}\" is no override; write --section.key=value", where, printable(assignment));
+  require_utf8(text, where);
   const std::string_view value = text.substr(equals + 1);
   const bool structured = !value.empty() && (value[0] == '[' || value[0] == '{' || value[0] == '"' || value[0] == '\'');
   Node given = structured ? parse_document(value, where, false)

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+#include "base/config_difference.h"
 #include "base/file.h"
 #include "tests/base/support.h"
 
@@ -134,6 +136,55 @@ TEST(Config, EnvironmentVariables) {
   EXPECT_EQ(refusal("run: {name: 'a${b'}"), "configs/a.yaml:1: \"${b\" is no ${VAR}; write $${ for a literal ${");
 }
 
+// A brace ends a value in flow style; that of a variable does not.
+TEST(Config, VariablesInFlowStyle) {
+  ASSERT_EQ(setenv("MANTISSA_TEST_PLACE", "/data, {x}", 1), 0);
+  EXPECT_EQ(read("data: {train: ${MANTISSA_TEST_PLACE}/x, sizes: [1]}").train, "/data, {x}/x");
+  EXPECT_EQ(read("", {"precision.recipes=[a-${MANTISSA_TEST_PLACE}, b]"}).recipes,
+            (std::vector<std::string>{"a-/data, {x}", "b"}));
+  EXPECT_EQ(refusal("run: {name: ${1X}}"), "configs/a.yaml:1: \"${1X}\" is no ${VAR}; write $${ for a literal ${");
+  EXPECT_EQ(refusal("run: {${X}: 1}"),
+            "configs/a.yaml:1: \"${X}\" is no key; keys are words of letters, digits, _ and -");
+  EXPECT_EQ(refusal("run: {name: \"\xef\xb7\x90\"}"),
+            "configs/a.yaml: holds U+FDD0 or U+FDD1, which are no characters");
+}
+
+TEST(Config, TextIsUtf8) {
+  for (const char* bad : {"\xff", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82"}) {
+    EXPECT_NE(refusal(fmt::format("run: {{name: 'a{}b'}}", bad)).find("is not UTF-8"), std::string::npos) << bad;
+    EXPECT_NE(refusal("", {fmt::format("run.name=a{}b", bad)}).find("command line: \"run.name=a"), std::string::npos);
+    ASSERT_EQ(setenv("MANTISSA_TEST_BAD", bad, 1), 0);
+    EXPECT_NE(refusal("run: {name: '${MANTISSA_TEST_BAD}'}").find("a.yaml:1: ${MANTISSA_TEST_BAD}: "),
+              std::string::npos);
+  }
+  for (const char* good : {"ä", "\xe2\x82\xac", "\xf4\x8f\xbf\xbf", "\xed\x9f\xbf"})
+    EXPECT_EQ(read(fmt::format("run: {{name: 'a{}b'}}", good)).name, fmt::format("a{}b", good));
+}
+
+// Process substitution and standard input come as pipes, which have no size.
+TEST(Config, ComesFromAPipe) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  constexpr std::string_view kYaml = "run: {seed: 9}\n";
+  ASSERT_EQ(write(ends[1], kYaml.data(), kYaml.size()), static_cast<ssize_t>(kYaml.size()));
+  ASSERT_EQ(close(ends[1]), 0);
+  Config config;
+  Source::from_file(fmt::format("/dev/fd/{}", ends[0]), {}).read([&](Fields& f) { config.describe(f); });
+  EXPECT_EQ(config.seed, 9);
+  ASSERT_EQ(close(ends[0]), 0);
+  EXPECT_EQ(error_of(Exit::kUsage, [] { Source::from_file("/dev/zero", {}); }),
+            "/dev/zero: has more than 1048576 bytes");
+}
+
+TEST(Config, FirstDifference) {
+  const auto text = [](const Difference& d) { return d.key + ": " + d.first + " | " + d.second; };
+  EXPECT_EQ(text(first_difference("a: {b: 1, c: [x, y]}", "a: {b: 1, c: [x, z], d: 2}")), "a.c[1]: y | z");
+  EXPECT_EQ(text(first_difference("a: {b: 1}", "a: {b: 1, d: ''}")), "a.d: nothing | \"\"");
+  EXPECT_EQ(text(first_difference("a: {b: []}", "a: {b: [1]}")), "a.b: [] | nothing");
+  EXPECT_EQ(first_difference("a: {b: 1, c: 2}", "a: {c: 2, b: 1}").key, "");
+  EXPECT_EQ(first_difference("a: {b: 1, c: 2}", "a: {b: 2, c: 3}", {"a.b"}).key, "a.c");
+}
+
 TEST(Config, UnknownKeysNameTheNearest) {
   EXPECT_EQ(refusal("run: {seed: 1}\n\n\n\n\nprecision:\n  recipie: bf16\n"),
             "configs/a.yaml:7: precision.recipie: unknown key; did you mean precision.recipe?");
@@ -206,9 +257,9 @@ TEST(Config, DuplicateKeys) {
 TEST(Config, BrokenFiles) {
   const TempFolder folder;
   EXPECT_EQ(error_of(Exit::kUsage, [&] { Source::from_file(folder / "none.yaml", {}); }),
-            (folder / "none.yaml") + ": no such config file");
+            (folder / "none.yaml") + ": cannot open: No such file or directory");
   EXPECT_EQ(error_of(Exit::kUsage, [&] { Source::from_file(folder.path(), {}); }),
-            folder.path() + ": is a folder, expected a plain file");
+            folder.path() + ": is a folder, expected a file");
   EXPECT_TRUE(refusal("run: {name: x\nbatch: 3").starts_with("configs/a.yaml:"));
   EXPECT_EQ(refusal("[1, 2]"), "configs/a.yaml: is a list, expected sections of keys");
   EXPECT_EQ(refusal("just words"), "configs/a.yaml: is text, expected sections of keys");
@@ -236,6 +287,15 @@ TEST(Config, BombsAreBounded) {
   }
   EXPECT_EQ(refusal(laughs), "configs/a.yaml:5: more than 100000 values");
   refusal("a: &a [*a]");
+  // Values in all, whether the environment or an alias repeats them.
+  ASSERT_EQ(setenv("MANTISSA_TEST_BIG", std::string(100'000, 'x').c_str(), 1), 0);
+  std::string big = "a: [", aliases = "a: &a " + std::string(100'000, 'x') + "\nb: [";
+  for (int i = 0; i < 40'000; ++i) big += "${MANTISSA_TEST_BIG},", aliases += "*a ,";
+  EXPECT_NE(refusal(big + "]").find("have more than 4194304 bytes"), std::string::npos);
+  EXPECT_NE(refusal(aliases + "]").find("have more than 4194304 bytes"), std::string::npos);
+  std::string value = "run.name=";
+  for (int i = 0; i < 1000; ++i) value += "${MANTISSA_TEST_BIG}";
+  EXPECT_NE(refusal("", {value}).find("have more than 4194304 bytes"), std::string::npos);
   EXPECT_EQ(read("run: {name: &n x}\ndata: {train: *n}").train, "x");
 }
 
