@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/folder.h"
+#include "base/json.h"
 #include "base/mapped_range.h"
 #include "base/safetensors.h"
 #include "model/hf_export_config.h"
@@ -94,14 +95,30 @@ void copy_file(const std::string& from, const std::string& to) {
   copy.commit();
 }
 
-void write_tokenizer(const std::string& folder, const HfExport& options) {
-  for (const auto& [name, content] : options.files) write_atomic(join_path(folder, name), content);
+constexpr std::string_view kTokenizerConfig = "tokenizer_config.json";
+
+// tokenizer_config.json, whose model_max_length is the model's.
+std::string with_model_length(const std::string& text, const std::string& where, const ModelConfig& model) {
+  parse_json(text, where);  // held to the house's rules
+  nlohmann::ordered_json json = nlohmann::ordered_json::parse(text);
+  if (!json.is_object()) fail(Exit::kInput, "{}: is {}, expected an object", where, json.type_name());
+  json["model_max_length"] = model.max_position_embeddings;
+  return json.dump(2) + "\n";
+}
+
+void write_tokenizer(const std::string& folder, const ModelConfig& model, const HfExport& options) {
+  for (const auto& [name, content] : options.files)
+    write_atomic(join_path(folder, name), name == kTokenizerConfig ? with_model_length(content, name, model) : content);
   if (options.tokenizer_folder.empty()) return;
   for (const std::string_view file : hf::tokenizer_files()) {
     const std::string name(file), from = join_path(options.tokenizer_folder, name);
     const bool given =
         std::any_of(options.files.begin(), options.files.end(), [&](const auto& f) { return f.first == name; });
-    if (!given && exists(from)) copy_file(from, join_path(folder, name));
+    if (given || !exists(from)) continue;
+    if (name == kTokenizerConfig)
+      write_atomic(join_path(folder, name), with_model_length(read_text(from), from, model));
+    else
+      copy_file(from, join_path(folder, name));
   }
 }
 
@@ -120,7 +137,7 @@ void write_hf_folder(const std::string& folder, const ModelConfig& model, const 
   const hf::ExportConfigs configs = hf::export_configs(model, options);
   NewFolder written(folder);
   write_weights(written.path(), params, options);
-  write_tokenizer(written.path(), options);
+  write_tokenizer(written.path(), model, options);
   write_atomic(join_path(written.path(), hf::kGenerationConfig), configs.generation);
   write_atomic(join_path(written.path(), hf::kConfig), configs.config);
   written.commit();

@@ -136,11 +136,20 @@ TEST(HfWriteFolder, CopiesTheTokenizer) {
   for (const char* name :
        {"tokenizer.json", "tokenizer_config.json", "merges.txt", "vocab.json", "README.md", "pytorch_model.bin"})
     write_atomic(folder / "t/" + name, std::string("content of ") + name);
+  write_atomic(folder / "t/tokenizer_config.json", R"({"padding_side":"left","model_max_length":7,"bos_token":null})");
   write_hf_folder(folder / "out", source.model, source.params,
                   {.tokenizer_folder = folder / "t", .files = {{"tokenizer.json", "another"}}});
   EXPECT_EQ(read_text(folder / "out/tokenizer.json"), "another");
   EXPECT_EQ(read_text(folder / "out/merges.txt"), "content of merges.txt");
-  EXPECT_TRUE(exists(folder / "out/vocab.json") && exists(folder / "out/tokenizer_config.json"));
+  EXPECT_TRUE(exists(folder / "out/vocab.json"));
+  // As it was, but for the length, which is the model's.
+  EXPECT_EQ(read_text(folder / "out/tokenizer_config.json"),
+            fmt::format("{{\n  \"padding_side\": \"left\",\n  \"model_max_length\": {},\n  \"bos_token\": null\n}}\n",
+                        source.model.max_position_embeddings));
+  write_atomic(folder / "t/tokenizer_config.json", "[1]");
+  error_of(Exit::kInput,
+           [&] { write_hf_folder(folder / "bad", source.model, source.params, {.tokenizer_folder = folder / "t"}); });
+  EXPECT_FALSE(exists(folder / "bad"));
   EXPECT_FALSE(exists(folder / "out/README.md") || exists(folder / "out/pytorch_model.bin"));
 }
 

@@ -61,6 +61,7 @@ TEST_F(Output, DtypeOfTheUpdate) {
 TEST_F(Output, BytesBringATokenizer) {
   save();
   EXPECT_EQ(saved()["eos_token_id"], 0);
+  EXPECT_EQ(saved("tokenizer_config.json")["model_max_length"], config.model.max_position_embeddings);
   const Tokenizer tokenizer = Tokenizer::open(folder / "run/model");
   EXPECT_EQ(tokenizer.vocab_size(), 256);
   std::vector<int32_t> ids;
