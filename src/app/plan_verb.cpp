@@ -10,6 +10,7 @@
 #include "base/machine.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "train/trainer.h"
 
 namespace mantissa {
 namespace {
@@ -40,7 +41,17 @@ struct PlannedDevice {
   PlanTarget target;
   std::string text;
   ChosenDevice here;  // keeps the GPU of this machine open
+  std::vector<std::string> notes;
 };
+
+// "--device=h100, h200 or b200"
+std::string device_flags() {
+  std::vector<std::string> keys;
+  for (const KnownGpu& gpu : known_gpus()) keys.emplace_back(gpu.key);
+  const std::string last = keys.back();
+  keys.pop_back();
+  return fmt::format("--device={} or {}", join(keys, ", "), last);
+}
 
 PlannedDevice device_of(const PlanOptions& o, const TrainConfig& c) {
   PlannedDevice planned;
@@ -58,14 +69,25 @@ PlannedDevice device_of(const PlanOptions& o, const TrainConfig& c) {
     planned.text = fmt::format("{} with {} free, assumed", target.gpu ? "a GPU" : "cpu: a machine", size());
   } else {
     try {
-      planned.here = choose_device(c.device, c.recipes(false));
+      // A GPU is planned for under every recipe; what `auto` takes is told as a run takes it.
+      planned.here = choose_device(c.device, c.device.wants_gpu() ? std::vector<std::string>{} : c.recipes(false));
+      planned.text = planned.here.text;
+      target = planned.here.gpu ? target_of(*planned.here.gpu, 0) : PlanTarget{.bytes = machine().memory_bytes};
     } catch (const Error& error) {
       if (error.code() != Exit::kUnavailable) throw;
-      fail(Exit::kUnavailable, "{}; --device or --memory-gib plans without it", error.what());
+      target = {.gpu = true};
+      planned.text = fmt::format("a GPU that is not here ({}); {} plans for one", error.what(), device_flags());
     }
-    planned.text = planned.here.text;
-    target = planned.here.gpu ? target_of(*planned.here.gpu, 0) : PlanTarget{.bytes = machine().memory_bytes};
   }
+  for (const std::string& recipe : c.recipes(false))
+    if (target.gpu && !gpu_refusal(recipe).empty()) {
+      target.device = nullptr;  // which would refuse it
+      planned.notes.push_back(
+          fmt::format("{}; planned with the forms that emulation on a CPU keeps", gpu_refusal(recipe)));
+    }
+  if (o.ranks > 1)
+    planned.notes.push_back(
+        fmt::format("{} devices are assumed: a run on more than one is not in this version", o.ranks));
   return planned;
 }
 
@@ -75,13 +97,15 @@ DataFacts facts_of(const TrainConfig& c) {
     return {data.tokens(Split::kTrain), data.report().train.segment_length, c.data.train,
             std::max(data.report().train.most_segments, data.report().validation.most_segments)};
   }
+  const std::string absent =
+      c.data.train.empty() ? "" : fmt::format("; data.train: {} is not on this disk", c.data.train);
   if (c.data_tokens > 0)
-    return {c.data_tokens, static_cast<double>(c.data.sequence_length), "data.tokens of the config"};
+    return {c.data_tokens, static_cast<double>(c.data.sequence_length), "data.tokens of the config" + absent};
   if (c.train.steps == 0 && c.train.tokens == 0)
     fail(Exit::kUsage,
          "data.train: {} is not on this disk; give data.tokens, train.tokens or train.steps to plan without it",
          c.data.train.empty() ? "(none)" : c.data.train);
-  return {0, static_cast<double>(c.data.sequence_length), "no data; every row taken as one document"};
+  return {0, static_cast<double>(c.data.sequence_length), "no data; every row taken as one document" + absent};
 }
 
 void print_flops(const FlopsPerToken& f) {
@@ -115,39 +139,55 @@ void print_curve(const TrainConfig& c, int64_t steps) {
   }
 }
 
-// The ledger of one device, or why the run does not fit and what would. With `required` that is an error.
+// The ledger of one device, and where the run does not fit, what would. With `required` that is an error.
 void print_memory(TrainConfig c, int64_t ranks, const PlanTarget& target, bool required) {
   if (c.rows_per_step() % ranks != 0)
     fail(Exit::kUsage, "--ranks: {} devices do not divide the {} rows of a step", ranks, c.rows_per_step());
   c.batch.tokens /= ranks;
+  const MemoryPlan plan = find_plan(c, target);
+  fmt::print("memory    micro-batch {} rows x {} accumulation{}\n", plan.micro_rows, plan.accumulation,
+             ranks > 1 ? fmt::format(" on each of {} devices", ranks) : "");
+  for (const auto& [purpose, bytes] : plan.ledger.rows())
+    fmt::print("  {:<26} {:>12}\n", purpose, bytes_text(static_cast<double>(bytes)));
+  const std::string total = bytes_text(static_cast<double>(plan.ledger.total()));
+  if (target.bytes == 0)
+    fmt::print("  {:<26} {:>12}, held against no GPU\n", "total", total);
+  else
+    fmt::print("  {:<26} {:>12} of {} ({:.1f}%)\n", "total", total, bytes_text(static_cast<double>(target.bytes)),
+               plan.percent());
+  if (plan.fits) return;
   try {
-    const MemoryPlan plan = plan_memory(c, target);
-    fmt::print("memory    micro-batch {} rows x {} accumulation{}\n", plan.micro_rows, plan.accumulation,
-               ranks > 1 ? fmt::format(" on each of {} devices", ranks) : "");
-    for (const auto& [purpose, bytes] : plan.ledger.rows())
-      fmt::print("  {:<26} {:>12}\n", purpose, bytes_text(static_cast<double>(bytes)));
-    fmt::print("  {:<26} {:>12} of {} ({:.1f}%)\n", "total", bytes_text(static_cast<double>(plan.ledger.total())),
-               bytes_text(static_cast<double>(target.bytes)), plan.percent());
+    refuse_plan(c, plan, target);
   } catch (const Error& error) {
-    if (error.code() != Exit::kMemory || required) throw;
+    if (required) throw;
     fmt::print("memory    does not fit this {}; --device or --memory-gib plans for another. {}\n",
                target.gpu ? "GPU" : "machine", error.what());
   }
 }
 
-void print_time(const PlanOptions& o, const FlopsPerToken& f, double tokens) {
-  double rate = o.tokens_per_s, peak = o.peak_tflops;
-  std::string from = "stated";
+// What --mfu is a share of, in TFLOP/s, and of what that is the peak.
+std::pair<double, std::string> peak_of(const PlanOptions& o, const PlannedDevice& planned) {
+  if (o.peak_tflops > 0) return {o.peak_tflops, "stated"};
+  const auto known = [](const KnownGpu& gpu, const char* more) {
+    return std::pair{gpu.bf16_peak_tflops, fmt::format("dense BF16 peak of {}{}", gpu.name, more)};
+  };
   for (const KnownGpu& gpu : known_gpus())
-    if (peak == 0 && o.device == gpu.key) peak = gpu.bf16_peak_tflops;
+    if (o.device == gpu.key) return known(gpu, "");
+  if (planned.target.gpu && !planned.here.gpu) return known(known_gpus().front(), ", assumed");
+  const MachineRates rates = measure_rates(planned.here.gpu.get());
+  return {rates.bf16_gflops * 1e-3, planned.here.gpu ? rates.method : "BF16 GEMM rate of this CPU, measured now"};
+}
+
+void print_time(const PlanOptions& o, const PlannedDevice& planned, const FlopsPerToken& f, double tokens) {
+  double rate = o.tokens_per_s;
+  std::string from = "stated";
   if (rate == 0 && o.mfu > 0) {
-    if (peak == 0)
-      fail(Exit::kUsage, "--mfu needs --device or --peak-tflops (H100 and H200 989.5, B200 2250, A100 312)");
+    const auto [peak, of] = peak_of(o, planned);
     rate = o.mfu * peak * 1e12 * static_cast<double>(o.ranks) / f.mfu;
-    from = fmt::format("{} of {} x {} TFLOP/s", percent_text(o.mfu), o.ranks, peak);
+    from = fmt::format("{} of {} x {:.6g} TFLOP/s, {}", percent_text(o.mfu), o.ranks, peak, of);
   }
   if (rate == 0) {
-    fmt::print("time      give --tokens-per-s, or --mfu and --peak-tflops\n");
+    fmt::print("time      give --tokens-per-s or --mfu\n");
     return;
   }
   fmt::print("time      {} at {} tok/s ({}) = {:.2f} hours\n", duration_text(tokens / rate),
@@ -165,7 +205,8 @@ int plan_verb(const std::vector<std::string>& given) {
   app.add_option("config", o.path, "YAML file")->required();
   app.add_option("--tokens-per-s", o.tokens_per_s, "speed of all devices for the time, measured elsewhere")
       ->check(positive);
-  app.add_option("--mfu", o.mfu, "speed for the time as a share of --peak-tflops")->check(positive);
+  app.add_option("--mfu", o.mfu, "speed for the time as a share of --peak-tflops, or of the device's peak")
+      ->check(positive);
   app.add_option("--peak-tflops", o.peak_tflops, "dense BF16 peak of the device")->check(positive);
   std::vector<std::string> gpus;
   for (const KnownGpu& gpu : known_gpus()) gpus.emplace_back(gpu.key);
@@ -187,6 +228,7 @@ int plan_verb(const std::vector<std::string>& given) {
       flops_per_token(c.model, c.data.sequence_length, data.segment_length, parse_recompute(c.train.recompute));
 
   fmt::print("device    {}\n", device.text);
+  for (const std::string& note : device.notes) fmt::print("          {}\n", note);
   fmt::print("model     {} · {} parameters ({})\n", c.model.arch, grouped(count_parameters(c.model)),
              count_text(parameters));
   fmt::print("data      {} tokens a pass ({}) · mean attended segment {:.0f} of {}\n", grouped(data.tokens),
@@ -197,7 +239,7 @@ int plan_verb(const std::vector<std::string>& given) {
   print_flops(f);
   fmt::print("total     {:.3e} FLOP by mfu\n", f.mfu * tokens);
   print_curve(c, steps);
-  print_time(o, f, tokens);
+  print_time(o, device, f, tokens);
   device.target.row_segments = data.row_segments;
   print_memory(c, o.ranks, device.target, !o.device.empty() || o.memory_gib > 0);
   return 0;

@@ -35,9 +35,9 @@ Linear make_head(const ModelConfig& model, const PrecisionConfig& precision, con
 }
 
 void check_layer(const PrecisionConfig& precision, const ModelConfig& model, const Linear& linear, int64_t index,
-                 int64_t m, bool gpu) {
+                 int64_t m, bool on_gpu) {
   const RecipeEntry& recipe = precision.recipe_of(linear.name(), index, model.num_hidden_layers);
-  if (gpu && recipe.bits < 16)
+  if (on_gpu && recipe.bits < 16)
     fail(Exit::kUnavailable, "{}: recipe {} runs on the CPU alone in this version", linear.name(), recipe.name);
   recipe.check(precision.options, {linear.name(), linear.out_features(), linear.in_features(), 0}, m);
 }
@@ -81,18 +81,18 @@ Decoder::Decoder(const ModelConfig& model, const PrecisionConfig& precision, con
       fail(Exit::kUsage, "data.sequence_length: {} exceeds the model's {} learned positions", sequence_length,
            model.max_position_embeddings);
   }
-  const bool gpu = params.options().gpu;
+  const bool gpu = params.options().gpu, on_gpu = params.options().device != nullptr;
   for (int64_t i = 0; i < model.num_hidden_layers; ++i) {
     blocks_.push_back(std::make_unique<Block>(model, precision, params, i));
     for (Linear* linear : blocks_.back()->linears()) {
-      check_layer(precision, model, *linear, i, tokens, gpu);
+      check_layer(precision, model, *linear, i, tokens, on_gpu);
       linears_.push_back(linear);
     }
   }
   linears_.push_back(&head_);
   chunks_.rows = chunk_rows(tokens, bytes_of(dtype_, model.vocab_size), gpu);
   chunks_.count = tokens / chunks_.rows;
-  check_layer(precision, model, head_, -1, chunks_.rows, gpu);
+  check_layer(precision, model, head_, -1, chunks_.rows, on_gpu);
 }
 
 void Decoder::allocate(Arena& arena, Recompute recompute) {

@@ -20,7 +20,7 @@ struct EngineOptions {
   std::string state = "auto";  // auto | fp32 | bf16, likewise; 8bit
   bool training = true;
   Device* device = nullptr;  // the GPU, which must outlive the engine; null: the CPU
-  bool gpu = false;          // plan() as for a GPU that is not there; always with a device
+  bool gpu = false;          // plan() as for a GPU that is not there, of any recipe; always with a device
   bool graphs = true;        // GPU: a micro-step is captured once and launched as one graph; else op by op
   int64_t max_segments = 0;  // GPU: documents of a micro-batch at most; 0: tokens
 };

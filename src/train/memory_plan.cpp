@@ -27,8 +27,9 @@ MemoryLedger ledger_of(const TrainConfig& config, int64_t micro_rows, const Plan
   return ledger;
 }
 
-// Bytes of a device that a run may take.
+// Bytes of a device that a run may take; all there are where its size is not known.
 int64_t usable(const PlanTarget& target) {
+  if (target.bytes == 0) return INT64_MAX;
   return static_cast<int64_t>((target.gpu ? kPlannedGpuShare : kPlannedShare) * static_cast<double>(target.bytes));
 }
 
@@ -45,70 +46,70 @@ int64_t parse_rows(const TrainConfig& config) {
   return rows;
 }
 
-// Changes that make the run fit, least first; the first two that do are told.
+// Changes that make the run fit, least first; the first two that do are told. Each is planned as a run with these keys
+// is.
 class Ways {
  public:
-  Ways(const TrainConfig& config, int64_t rows, const PlanTarget& target)
-      : config_(config), rows_(rows), target_(target) {}
+  Ways(const TrainConfig& config, const PlanTarget& target, int64_t rows)
+      : config_(config), target_(target), rows_(rows) {}
 
   std::vector<std::string> find() {
     TrainConfig block = config_, c = config_;
     block.train.recompute = "block";
     const bool recomputes = config_.train.recompute == "block";
-    fewer_rows(config_, "", 1);
-    const int64_t least = 2 * found_rows_;
-    if (!recomputes) try_one("train.recompute: block", block, rows_);
-    if (find_recipe(config_.precision.recipe).bits < 32 && config_.precision.weights == "fp32") {
+    const bool low = find_recipe(config_.precision.recipe).bits < 32;
+    fewer_rows(config_, "");
+    if (!recomputes) try_one("train.recompute: block", block);
+    if (low && config_.precision.weights == "fp32") {
       c.precision.weights = "bf16";
-      try_one("precision.weights: bf16", c, rows_);
+      try_one("precision.weights: bf16", c);
     }
-    if (!recomputes) fewer_rows(block, "train.recompute: block with ", std::max<int64_t>(1, least));
-    if (find_recipe(config_.precision.recipe).bits < 32 && config_.optimizer.state != "8bit") {
+    if (!recomputes) fewer_rows(block, "train.recompute: block with ");
+    if (low && config_.optimizer.state != "8bit") {
       TrainConfig small = block;
       small.optimizer.state = "8bit";
-      try_one(recomputes ? "optimizer.state: 8bit" : "train.recompute: block with optimizer.state: 8bit", small, rows_);
+      try_one(recomputes ? "optimizer.state: 8bit" : "train.recompute: block with optimizer.state: 8bit", small);
     }
-    if (ways_.size() < 2) fewer_layers();
-    if (ways_.empty()) ways_.push_back("a smaller model.hidden_size or model.vocab_size");
+    const bool given = !config_.model_init.empty();  // sizes are the folder's
+    if (!given && ways_.size() < 2) fewer_layers();
+    if (ways_.empty()) ways_.push_back(given ? "a smaller model" : "a smaller model.hidden_size or model.vocab_size");
     if (ways_.size() < 2) ways_.push_back("a device with that much");
     return ways_;
   }
 
  private:
-  bool try_one(const std::string& what, const TrainConfig& config, int64_t rows) {
+  bool try_one(const std::string& what, const TrainConfig& config) {
     if (ways_.size() == 2) return true;
-    const int64_t bytes = ledger_of(config, rows, target_).total();
-    if (bytes > usable(target_)) return false;
-    ways_.push_back(fmt::format("{} fits ({})", what, size_text(bytes)));
+    const MemoryPlan plan = find_plan(config, target_);
+    if (!plan.fits) return false;
+    ways_.push_back(fmt::format("{} fits ({})", what, size_text(plan.ledger.total())));
     return true;
   }
-  void fewer_rows(const TrainConfig& config, const std::string& before, int64_t least) {
-    for (int64_t rows = rows_ / 2; rows >= least; rows /= 2)
-      if (config.rows_per_step() % rows == 0 &&
-          try_one(fmt::format("{}batch.micro_batch {} -> {}", before, rows_, rows), config, rows)) {
-        found_rows_ = rows;
+  // Half as many, a quarter and so on, and at last one.
+  void fewer_rows(const TrainConfig& config, const std::string& before) {
+    TrainConfig c = config;
+    for (int64_t rows = rows_; rows > std::max<int64_t>(1, least_rows_);) {
+      rows = rows % 2 == 0 ? rows / 2 : 1;
+      if (rows <= least_rows_ || config.rows_per_step() % rows != 0) continue;
+      c.batch.micro_batch = std::to_string(rows);
+      if (try_one(fmt::format("{}batch.micro_batch {} -> {}", before, rows_, rows), c)) {
+        least_rows_ = rows;
         return;
       }
+    }
   }
   void fewer_layers() {
     TrainConfig c = config_;
     const int64_t layers = config_.model.num_hidden_layers;
     for (c.model.num_hidden_layers = layers / 2; c.model.num_hidden_layers >= 1; c.model.num_hidden_layers /= 2)
-      if (try_one(fmt::format("model.num_hidden_layers {} -> {}", layers, c.model.num_hidden_layers), c, rows_)) return;
+      if (try_one(fmt::format("model.num_hidden_layers {} -> {}", layers, c.model.num_hidden_layers), c)) return;
   }
 
   const TrainConfig& config_;
-  int64_t rows_;
   const PlanTarget& target_;
-  int64_t found_rows_ = 0;
+  int64_t rows_, least_rows_ = 0;
   std::vector<std::string> ways_;
 };
-
-[[noreturn]] void refuse(const TrainConfig& config, int64_t rows, int64_t needed, const PlanTarget& target) {
-  const std::vector<std::string> ways = Ways(config, rows, target).find();
-  fail(Exit::kMemory, "memory: needs {}, device has {}, of which a run may take {}: {}", size_text(needed),
-       size_text(target.bytes), size_text(usable(target)), join(ways, ", or "));
-}
 
 }  // namespace
 
@@ -133,7 +134,7 @@ EngineOptions engine_options(const TrainConfig& config, int64_t micro_rows, cons
           .max_segments = std::min(tokens, micro_rows * target.row_segments)};
 }
 
-MemoryPlan plan_memory(const TrainConfig& config, const PlanTarget& target) {
+MemoryPlan find_plan(const TrainConfig& config, const PlanTarget& target) {
   const bool automatic = config.batch.micro_batch == "auto";
   int64_t rows = automatic ? config.rows_per_step() : parse_rows(config);
   const auto halves = [&] { return automatic && rows % 2 == 0; };
@@ -144,9 +145,21 @@ MemoryPlan plan_memory(const TrainConfig& config, const PlanTarget& target) {
     rows /= 2;
     plan.ledger = ledger_of(config, rows, target);
   }
-  if (plan.ledger.total() > usable(target)) refuse(config, rows, plan.ledger.total(), target);
+  plan.fits = plan.ledger.total() <= usable(target);
   plan.micro_rows = rows;
   plan.accumulation = config.rows_per_step() / rows;
+  return plan;
+}
+
+void refuse_plan(const TrainConfig& config, const MemoryPlan& plan, const PlanTarget& target) {
+  const std::vector<std::string> ways = Ways(config, target, plan.micro_rows).find();
+  fail(Exit::kMemory, "memory: needs {}, device has {}, of which a run may take {}: {}", size_text(plan.ledger.total()),
+       size_text(target.bytes), size_text(usable(target)), join(ways, ", or "));
+}
+
+MemoryPlan plan_memory(const TrainConfig& config, const PlanTarget& target) {
+  MemoryPlan plan = find_plan(config, target);
+  if (!plan.fits) refuse_plan(config, plan, target);
   return plan;
 }
 

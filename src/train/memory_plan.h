@@ -11,6 +11,7 @@ struct MemoryPlan {
   MemoryLedger ledger;       // CPU: the engine, and the batches of a step; GPU: the engine, context and libraries
   int64_t device_bytes = 0;
   bool gpu = false;
+  bool fits = true;
 
   int64_t tokens(int64_t sequence_length) const { return micro_rows * sequence_length; }
   double percent() const { return 100.0 * static_cast<double>(ledger.total()) / static_cast<double>(device_bytes); }
@@ -29,7 +30,7 @@ inline constexpr int64_t kGpuMicroTokens = 32768;
 
 // What a run is planned for.
 struct PlanTarget {
-  int64_t bytes = 0;  // of the machine; of a GPU those that are free before the program touches it
+  int64_t bytes = 0;  // of the machine; of a GPU those that are free before the program touches it; 0: not known
   bool gpu = false;
   Device* device = nullptr;  // the GPU, where it is open
   int64_t row_segments = 0;  // documents of a row at most; 0: not known
@@ -40,6 +41,10 @@ PlanTarget target_of(Device& device, int64_t row_segments);
 // kGpuMicroTokens at most. Throws Exit::kMemory when the run does not fit the planned share of the memory, naming two
 // ways that do; Exit::kUsage for a micro-batch that does not divide the step.
 MemoryPlan plan_memory(const TrainConfig& config, const PlanTarget& target);
+// The same with the smallest micro-batch where none fits.
+MemoryPlan find_plan(const TrainConfig& config, const PlanTarget& target);
+// Throws the Exit::kMemory of a plan that does not fit.
+[[noreturn]] void refuse_plan(const TrainConfig& config, const MemoryPlan& plan, const PlanTarget& target);
 // On a CPU.
 inline MemoryPlan plan_memory(const TrainConfig& config, int64_t bytes) {
   return plan_memory(config, PlanTarget{.bytes = bytes});
