@@ -2,16 +2,20 @@
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "app/flags.h"
 #include "app/model_source.h"
 #include "app/say.h"
 #include "app/verbs.h"
 #include "base/console.h"
+#include "base/file.h"
 #include "base/signal.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "data/encode.h"
+#include "model/hf_export.h"
+#include "train/config.h"
 #include "train/evaluate.h"
 #include "train/run_log.h"
 
@@ -75,12 +79,14 @@ struct EvalFlags {
   int64_t context = 0, stride = 0;
   std::string bos = "auto";
   bool eos = false, json = false;
+  int64_t trained = 0;  // tokens of the rows that the run trained on; 0: MODEL is no run
 };
 
 void add_flags_to(CLI::App& app, EvalFlags& flags) {
   flags.model.add_flags(app);
-  app.add_option("files", flags.files, "files, folders or patterns of text")->required();
-  app.add_option("--context", flags.context, "tokens of a window; default: 1024, at most the model's positions")
+  app.add_option("files", flags.files, "files, folders or patterns of text; default: the validation data of a run");
+  app.add_option("--context", flags.context,
+                 "tokens of a window; default: the rows of a run, else 1024, at most the model's positions")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
   app.add_option("--stride", flags.stride, "tokens between windows; default: the context")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
@@ -96,8 +102,43 @@ void add_flags_to(CLI::App& app, EvalFlags& flags) {
   });
 }
 
+bool is_run(const std::string& path) {
+  return exists(join_path(path, "run.json")) && exists(join_path(path, "config.yaml"));
+}
+
+// The config that the run of this folder was trained with.
+TrainConfig config_of_run(const std::string& folder) {
+  TrainConfig config;
+  config::Source::from_file(join_path(folder, "config.yaml"), {}).read([&config](config::Fields& f) {
+    config.describe(f);
+  });
+  // The run's own model names the same EOS where the one that it began with is gone.
+  if (!config.model_init.empty() && !exists(config.model_init)) config.model_init = find_model_folder(folder);
+  config.resolve();
+  return config;
+}
+
+// How the run read its text, for what the command line does not say.
+void take_defaults(const TrainConfig& run, EvalFlags& flags) {
+  const DataConfig& d = run.data;
+  flags.trained = flags.context = d.sequence_length;
+  flags.bos = d.add_special_tokens ? "auto" : "none";
+  flags.data.document_separator = d.document_separator;
+  flags.data.text_key = d.text_key;
+  flags.data.prompt_key = d.prompt_key, flags.data.response_key = d.response_key;
+  flags.data.messages_key = d.messages_key;
+  flags.data.chat_template = d.chat_template, flags.data.system_prompt = d.system_prompt;
+  flags.data.prompt_suffix = d.prompt_suffix;
+  flags.data.dictd_text = d.dictd_text;
+  flags.data.min_document_bytes = d.min_document_bytes;
+  flags.data.eos_token = d.eos_token;
+}
+
 void choose_windows(EvalFlags& flags, const ModelConfig& model) {
   if (flags.context == 0) flags.context = std::min(kDefaultContext, model.max_position_embeddings);
+  if (flags.trained > 0 && flags.context > flags.trained)
+    fmt::print(stderr, "warning: eval: --context {} is longer than the {} tokens of the rows that the run trained on\n",
+               flags.context, flags.trained);
   if (flags.stride == 0) flags.stride = flags.context;
   if (flags.context > model.max_position_embeddings)
     fail(Exit::kUsage, "eval: --context {} exceeds the model's {} positions (max_position_embeddings)", flags.context,
@@ -161,6 +202,59 @@ EncodeCounts evaluate_files(const EvalFlags& flags, const Tokenizer& tokenizer, 
   return counts;
 }
 
+// The piece of a document that lies in [begin, end) of a row: what the row's labels name is learned, no more.
+EncodedDocument document_of(const Batch& row, size_t begin, size_t end) {
+  EncodedDocument document;
+  document.ids.assign(row.ids.begin() + static_cast<std::ptrdiff_t>(begin),
+                      row.ids.begin() + static_cast<std::ptrdiff_t>(end));
+  document.learned.assign(document.ids.size(), 0);
+  for (size_t i = begin; i < end; ++i) {
+    const int32_t label = row.labels[i];
+    if (label == kIgnoredLabel) continue;
+    if (i + 1 == end) document.ids.push_back(label), document.learned.push_back(0);  // lies in the next row
+    if (document.ids[i + 1 - begin] != label)
+      fail(Exit::kInput, "validation rows: a label is {}, the token behind it {}; eval predicts the next token", label,
+           document.ids[i + 1 - begin]);
+    document.learned[i + 1 - begin] = 1;
+  }
+  return document;
+}
+
+// The rows that the run itself evaluates, as it laid them.
+void evaluate_rows(const Dataset& data, TextEvaluator& evaluator, Console& progress) {
+  Batch row;
+  const int64_t rows = data.rows(Split::kValidation);
+  for (int64_t i = 0; i < rows; ++i) {
+    if (stop_requested()) fail(Exit::kInterrupted, "eval: stopped after {} of {} rows", i, rows);
+    data.batch(Split::kValidation, i, 1, row);
+    for (size_t s = 0; s + 1 < row.segments.size(); ++s) {
+      const auto begin = static_cast<size_t>(row.segments[s]), end = static_cast<size_t>(row.segments[s + 1]);
+      if (std::any_of(row.labels.begin() + static_cast<std::ptrdiff_t>(begin),
+                      row.labels.begin() + static_cast<std::ptrdiff_t>(end),
+                      [](int32_t label) { return label != kIgnoredLabel; }))
+        evaluator.add(document_of(row, begin, end));
+    }
+    if (i % 64 == 0) progress.status(fmt::format("validation row {} of {}", i + 1, rows));
+  }
+}
+
+// Loads the run's data and says where it is not what the run was trained on.
+Dataset data_of_run(const TrainConfig& run, const std::string& folder) {
+  Dataset data = Dataset::load(run.data, static_cast<uint64_t>(run.run.seed));
+  if (data.rows(Split::kValidation) == 0)
+    fail(Exit::kUsage, "eval: {} was trained without validation data; give files", folder);
+  const Json info = read_json(join_path(folder, "run.json"));
+  const Json& files = member(member(info, "data", "run.json"), "files", "run.json");
+  const std::vector<SourceFile>& now = data.report().files;
+  bool same = files.is_array() && files.size() == now.size();
+  for (size_t i = 0; same && i < now.size(); ++i)
+    same = files[i].is_object() && files[i].contains("sha256") && files[i]["sha256"] == now[i].sha256;
+  if (!same)
+    fmt::print(stderr, "warning: eval: {}: the data is not what the run was trained on; validation rows may differ\n",
+               folder);
+  return data;
+}
+
 void print_json(const EvalFlags& flags, const Tokenizer& tokenizer, const std::string& folder, bool full,
                 const ChosenDevice& device, const TextLoss& r, double seconds) {
   const Json json = {{"model", folder},
@@ -190,6 +284,9 @@ void print_text(const EvalFlags& flags, const Tokenizer& tokenizer, const std::s
   say("device    {}\n", device.text);
   say("model     {} · {} · {} weights, products with FP32 sums · tokenizer {}\n", folder, model.arch,
       full ? "FP32" : "BF16", tokenizer.name());
+  if (flags.trained > 0)
+    say("run       {} · trained on rows of {} · documents and turns read as its config.yaml says\n", flags.model.path,
+        flags.trained);
   say("windows   context {} · stride {} · BOS {} · EOS {} · {} windows in {} batches\n", flags.context, flags.stride,
       bos_text(flags, tokenizer), flags.data.append_eos ? "predicted" : "left out", grouped(r.windows),
       grouped(r.batches));
@@ -207,11 +304,24 @@ void print_text(const EvalFlags& flags, const Tokenizer& tokenizer, const std::s
 }  // namespace
 
 int eval_verb(const std::vector<std::string>& args) {
-  CLI::App app("Loss, perplexity and bits per byte of a model over text.", "eval");
+  const auto parse = [&args](EvalFlags& flags) {
+    CLI::App app("Loss, perplexity and bits per byte of a model over text.", "eval");
+    add_flags_to(app, flags);
+    return parse_flags(app, args);
+  };
   EvalFlags flags;
-  add_flags_to(app, flags);
-  if (!parse_flags(app, args)) return 0;
+  if (!parse(flags)) return 0;
   const std::string folder = flags.model.folder();
+  TrainConfig run;
+  if (const std::string path = flags.model.path; is_run(path)) {
+    run = config_of_run(path);
+    flags = {};
+    take_defaults(run, flags);
+    parse(flags);
+  } else if (flags.files.empty()) {
+    fail(Exit::kUsage, "eval: no files; a run alone has validation data of its own, {} is a model folder", path);
+  }
+  const bool own_data = flags.files.empty();
   const ModelConfig model = read_hf_config(folder);
   const Tokenizer tokenizer = flags.model.open_tokenizer(folder, model);
   choose_windows(flags, model);
@@ -222,6 +332,9 @@ int eval_verb(const std::vector<std::string>& args) {
   // A window reads all but the last token of an example.
   flags.data.sequence_length = flags.context + 1;
   given_bos(flags, tokenizer);  // before the weights are read
+  std::optional<Dataset> data;
+  if (own_data) data = data_of_run(run, flags.model.path);
+  if (own_data) flags.files = {fmt::format("validation data of {}", flags.model.path)};
 
   const bool full = flags.model.full_precision(folder);
   PrecisionConfig precision;
@@ -246,7 +359,11 @@ int eval_verb(const std::vector<std::string>& args) {
   TextEvaluator evaluator(engine, tokenizer, flags.context, flags.stride,
                           device.gpu ? evaluation_segments(flags.context) : INT64_MAX);
   const auto begin = std::chrono::steady_clock::now();
-  const EncodeCounts counts = evaluate_files(flags, tokenizer, evaluator, progress);
+  EncodeCounts counts;
+  if (data)
+    evaluate_rows(*data, evaluator, progress);
+  else
+    counts = evaluate_files(flags, tokenizer, evaluator, progress);
   const TextLoss& result = evaluator.finish();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (result.tokens == 0)

@@ -113,6 +113,41 @@ TEST_F(Eval, SaysWhatItMeasured) {
     EXPECT_NE(r.out.find(part), std::string::npos) << part << " in: " << r.out;
 }
 
+// A run is evaluated as it was trained: the same rows give the loss of its own last evaluation.
+TEST_F(Eval, ARunReadsItsOwnValidationData) {
+  const std::vector<std::string> trained = {"--train.eval_rows=0", "--precision.weights=bf16"};
+  ASSERT_EQ(run("train", trained).code, 0);
+  const double own = read_json(folder / "run/result.json")["eval_loss"];
+  const VerbResult r = run_verb({"eval", folder / "run", "--device=cpu", "--json"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  const Json got = Json::parse(r.out);
+  EXPECT_EQ(got["context"], 64);
+  EXPECT_NEAR(got["loss"].get<double>(), own, 1e-6 * own);
+  EXPECT_EQ(r.err, "");
+  write_atomic(folder / "text.txt", testing::sample_text(41'000));
+  EXPECT_NE(run_verb({"eval", folder / "run", "--device=cpu"}).err.find("not what the run was trained on"),
+            std::string::npos);
+  expect_refused(run_verb({"eval", kGolden + "llama", "--device=cpu"}), Exit::kUsage, {"no files"});
+  ASSERT_EQ(run("train", {"--data.validation_fraction=0", "--restart"}).code, 0);
+  expect_refused(run_verb({"eval", folder / "run", "--device=cpu"}), Exit::kUsage, {"without validation data"});
+}
+
+TEST_F(Eval, ARunReadsFilesAsItReadItsData) {
+  ASSERT_EQ(run("train", {"--data.document_separator=line", "--data.min_document_bytes=3"}).code, 0);
+  write_atomic(folder / "t.txt", "abcd\nefg\nhi\n");
+  const Json got = figures(folder / "run", folder / "t.txt");
+  EXPECT_EQ(got["documents"], 2) << "lines, and none shorter than 3 bytes";
+  EXPECT_EQ(got["context"], 64);
+  const Json told =
+      figures(folder / "run", folder / "t.txt", {"--document_separator=none", "--context=8", "--min_document_bytes=0"});
+  EXPECT_EQ(told["documents"], 1);
+  EXPECT_EQ(told["context"], 8);
+  const VerbResult longer = eval(folder / "run", folder / "t.txt", {"--context=100"});
+  EXPECT_EQ(longer.code, 0) << longer.err;
+  EXPECT_NE(longer.err.find("--context 100 is longer than the 64 tokens of the rows"), std::string::npos) << longer.err;
+  EXPECT_NE(longer.out.find("trained on rows of 64"), std::string::npos) << longer.out;
+}
+
 TEST_F(Eval, Refuses) {
   const std::string model = kGolden + "llama", text = folder / "text.txt";
   expect_refused(eval(model, text, {"--context=8", "--stride=9"}), Exit::kUsage, {"--stride 9", "8"});
