@@ -1,3 +1,7 @@
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "tests/app/verb_run.h"
 
 namespace mantissa::testing {
@@ -88,6 +92,21 @@ TEST_F(TokenizerVerb, Refuses) {
   write_atomic(folder / "talk.jsonl", "\n{\"messages\": 3}\n");
   expect_refused(run_verb({"tokenizer", "chat", "--template=qwen3", folder / "talk.jsonl"}), Exit::kInput,
                  {"talk.jsonl:2", "messages"});
+}
+
+// The write itself fails, in a child: stdout of the tests stays as it is.
+TEST_F(TokenizerVerb, AFullDiskBehindStdout) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    dup2(open("/dev/full", O_WRONLY), STDOUT_FILENO);
+    dup2(open((folder / "err").c_str(), O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
+    _exit(run_command_line({"tokenizer", "encode", "bytes", folder / "text.txt"}));
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), static_cast<int>(Exit::kStorage));
+  EXPECT_EQ(read_text(folder / "err"), "mantissa: stdout: could not be written: No space left on device\n");
 }
 
 }  // namespace
