@@ -14,12 +14,11 @@
 namespace mantissa {
 namespace {
 
+// The result itself, which log.console does not hold back.
 void print_table(Console& console, const std::string& folder) {
   console.end_status();
   const report::TableStyle style{.width = console.interactive() ? console.width() : 120, .color = console.color()};
-  std::string table = report::render_compare_table(report::read_compare(folder), style);
-  if (table.ends_with('\n')) table.pop_back();
-  console.block(table);
+  fmt::print("{}", report::render_compare_table(report::read_compare(folder), style));
 }
 
 // One line for a row that has ended, printed while the others go on.
@@ -30,6 +29,7 @@ void print_row(Console& console, const std::string& folder, size_t index, size_t
       fmt::format("{:>2}/{}  {:<8} {:<15} {:<19} loss {:.4f}  Δ {:<8} {:>7} tok/s  {}", index + 1, count, row.weights,
                   row.recipe, row.scope, row.loss.value_or(NAN), report::fixed(row.delta_loss, 4, true),
                   grouped(static_cast<int64_t>(row.tokens_per_s.value_or(0))), duration_text(row.seconds.value_or(0))));
+  if (!row.note.empty()) console.line("       " + row.note);
 }
 
 }  // namespace

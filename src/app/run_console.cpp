@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/file.h"
 #include "base/machine.h"
 #include "base/parallel.h"
 #include "base/units.h"
@@ -73,9 +74,13 @@ void print_run(Console& console, Trainer& trainer, const TrainConfig& config) {
                            m.hidden_size, m.num_attention_heads, m.num_key_value_heads, m.head_dim,
                            count_text(static_cast<double>(count_parameters(m))), m.tie_word_embeddings ? " (tied)" : "",
                            config.model_init.empty() ? "from scratch" : "from " + config.model_init));
+  if (const std::string dropout = config.model_init.empty() ? "" : hf_dropout(config.model_init); !dropout.empty())
+    console.warn(fmt::format("{}: asks for dropout ({}); training here has none",
+                             join_path(config.model_init, "config.json"), dropout));
   console.line(fmt::format("precision {} weights · {} ({}) · scope {} · {:.1f}% of linear GEMM FLOPs below 16 bits",
                            config.precision.weights, config.precision.recipe, trainer.path(), config.precision.scope,
                            100 * trainer.low_precision_share()));
+  if (const std::string note = trainer.rules_note(); !note.empty()) console.line("          " + note);
   std::string parts;
   for (const auto& [purpose, bytes] : trainer.memory().ledger.rows())
     parts += fmt::format("{}{} {}", parts.empty() ? "" : " + ", purpose, bytes_text(static_cast<double>(bytes)));

@@ -1,4 +1,5 @@
 // mantissa train CONFIG: one run.
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "app/flags.h"
@@ -14,24 +15,27 @@
 namespace mantissa {
 namespace {
 
-// A finished run of another config is not what was asked for.
-void refuse_other_config(const std::string& folder, const TrainConfig& config) {
-  TrainConfig before;
-  config::Source::from_file(join_path(folder, "config.yaml"), {}).read([&before](config::Fields& f) {
-    before.describe(f);
-  });
-  if (before.identity() != config.identity())
-    fail(Exit::kUsage, "{}: holds a finished run of another config; give another run.dir, or --restart to train anew",
-         folder);
+// Where each line is kept, a line each log.every steps; a terminal rewrites one.
+bool shows_step(const Console& console, const TrainConfig& config, const StepReport& r) {
+  return console.interactive() || r.step == 1 || r.step == r.steps || r.step % config.log.every == 0;
+}
+
+// NaN where the run's loss was not finite, which JSON says as null.
+double recorded_loss(const std::string& path) {
+  const Json result = read_json(path);
+  const Json& loss = member(result, "loss", path);
+  if (!loss.is_number() && !loss.is_null())
+    fail(Exit::kInput, "{}: loss is {}, expected a number", path, loss.type_name());
+  return loss.is_number() ? loss.get<double>() : NAN;
 }
 
 // Whether the folder holds this run, finished; then it says so.
 bool told_as_finished(const std::string& folder, const TrainConfig& config, Console& console) {
   const std::string result = join_path(folder, "result.json");
   if (!exists(result)) return false;
-  refuse_other_config(folder, config);
-  console.line(fmt::format("{} holds a finished run: loss {:.4f}; --restart trains anew", folder,
-                           read_json(result).value("loss", 0.0)));
+  config.refuse_other(read_text(join_path(folder, "config.yaml")), folder + ": holds a finished run");
+  console.line(
+      fmt::format("{} holds a finished run: loss {:.4f}; --restart trains anew", folder, recorded_loss(result)));
   return true;
 }
 
@@ -86,7 +90,10 @@ int train_verb(const std::vector<std::string>& given) {
                              [&](double seconds) {
                                if (device.gpu) console.line(fmt::format("          {:.1f} s: the first step", seconds));
                              },
-                         .step = [&](const StepReport& r) { console.status(step_line(r)); },
+                         .step =
+                             [&](const StepReport& r) {
+                               if (shows_step(console, config, r)) console.status(step_line(r));
+                             },
                          .evaluation =
                              [&](const EvalReport& r) {
                                console.line(fmt::format("eval at step {}: loss {:.4f}, perplexity {:.2f}", r.step,

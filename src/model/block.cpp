@@ -15,8 +15,8 @@ namespace {
 uint32_t linear_id(int64_t block, int which) { return static_cast<uint32_t>(block * 4 + which) * 4; }
 
 Linear make_linear(const PrecisionConfig& precision, const ModelConfig& model, const ParamStore& params, int64_t index,
-                   int which, const char* leaf) {
-  const std::string name = param_names::layer(index, leaf);
+                   int which) {
+  const std::string name = param_names::layer(index, param_names::kLinears[which]);
   const int weight = params.find(name + ".weight");
   const Shape& shape = params.spec(weight).shape;
   const LinearSite site{name, shape[0], shape[1], linear_id(index, which)};
@@ -48,10 +48,10 @@ Block::Block(const ModelConfig& model, const PrecisionConfig& precision, const P
       norm_producer_(precision.fuses_norm() ? Producer::kFusedNorm : Producer::kPlain),
       attention_norm_(make_norm(model, params, index, "attention_norm")),
       mlp_norm_(make_norm(model, params, index, "mlp_norm")),
-      qkv_(make_linear(precision, model, params, index, 0, "attention.qkv")),
-      out_(make_linear(precision, model, params, index, 1, "attention.out")),
-      up_(make_linear(precision, model, params, index, 2, "mlp.up")),
-      down_(make_linear(precision, model, params, index, 3, "mlp.down")) {
+      qkv_(make_linear(precision, model, params, index, 0)),
+      out_(make_linear(precision, model, params, index, 1)),
+      up_(make_linear(precision, model, params, index, 2)),
+      down_(make_linear(precision, model, params, index, 3)) {
   if (traits_.qk_norm) {
     q_norm_ = params.find(name_ + ".attention.q_norm.weight");
     k_norm_ = params.find(name_ + ".attention.k_norm.weight");

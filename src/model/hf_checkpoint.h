@@ -17,6 +17,10 @@ namespace mantissa {
 // where it is null.
 ModelConfig read_hf_config(const std::string& folder, std::string* notice = nullptr);
 
+// "resid_pdrop 0.1, attn_pdrop 0.1": what config.json asks for, or what transformers takes where it says nothing; ""
+// for no dropout. Training here has none.
+std::string hf_dropout(const std::string& folder);
+
 // Reads FOLDER/model.safetensors or its shards (F32, F16 or BF16) into the store, tensor by tensor from the mapped
 // files. A missing, extra or mis-shaped tensor is refused by name (Exit::kInput), before anything is written. A tied
 // model may hold lm_head.weight where it equals the embedding. `round_to` kBF16 rounds the values to BF16 on the way.

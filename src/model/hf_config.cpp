@@ -91,4 +91,22 @@ ModelConfig read_hf_config(const std::string& folder, std::string* notice) {
   return model;
 }
 
+std::string hf_dropout(const std::string& folder) {
+  // GPT-2 alone; Llama and Qwen with dropout are refused. GPT2Config of transformers: 0.1 each.
+  constexpr double kGpt2Default = 0.1;
+  const Json config = read_json(join_path(folder, hf::kConfig), kMaxConfigBytes);
+  if (!config.is_object() || !config.contains("model_type") || config["model_type"] != "gpt2") return "";
+  std::vector<std::string> parts;
+  for (const char* key : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) {
+    const auto at = config.find(key);
+    const bool given = at != config.end() && !at->is_null();
+    if (given && !at->is_number())
+      fail(Exit::kInput, "{}: {}: found {}, expected a number", join_path(folder, hf::kConfig), key,
+           printable(at->dump(-1, ' ', true), 40));
+    const double share = given ? at->get<double>() : kGpt2Default;
+    if (share != 0) parts.push_back(fmt::format("{} {}{}", key, share, given ? "" : " (its default)"));
+  }
+  return join(parts, ", ");
+}
+
 }  // namespace mantissa

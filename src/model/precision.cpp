@@ -1,6 +1,10 @@
 #include "model/precision.h"
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "base/text.h"
+#include "model/arch/arch.h"
 
 namespace mantissa {
 namespace {
@@ -34,6 +38,42 @@ bool match_alternatives(std::string_view pattern, size_t open, std::string_view 
     begin = end + 1;
   }
   return false;
+}
+
+constexpr size_t kMaxAlternatives = 1024;
+
+// The patterns that {a,b} stand for.
+std::vector<std::string> alternatives(const std::string& pattern) {
+  const size_t open = pattern.find('{'), close = pattern.find('}', std::min(open, pattern.size()));
+  if (open == std::string::npos || close == std::string::npos) return {pattern};
+  std::vector<std::string> all;
+  for (const std::string& part : split(std::string_view(pattern).substr(open + 1, close - open - 1), ','))
+    for (std::string& one : alternatives(pattern.substr(0, open) + part + pattern.substr(close + 1)))
+      all.push_back(std::move(one));
+  if (all.size() > kMaxAlternatives)
+    fail(Exit::kUsage, "precision.rules: {}: stands for more than {} patterns", printable(pattern, 60),
+         kMaxAlternatives);
+  return all;
+}
+
+// "layers.3.mlp.down" of 4 layers is also "layers.-1.mlp.down".
+std::string name_from_end(const std::string& layer, int64_t index, int64_t layers) {
+  if (index < 0) return layer;
+  const std::string prefix = fmt::format("layers.{}.", index);
+  return fmt::format("layers.{}.{}", index - layers, layer.substr(prefix.size()));
+}
+
+bool rule_matches(const std::string& pattern, const std::string& layer, int64_t index, int64_t layers) {
+  return glob_match(pattern, layer) || glob_match(pattern, name_from_end(layer, index, layers));
+}
+
+// Calls visit(name, index) for every linear layer; visit says whether to go on.
+template <class Visit>
+void for_each_layer(int64_t layers, Visit&& visit) {
+  for (int64_t i = 0; i < layers; ++i)
+    for (const char* leaf : param_names::kLinears)
+      if (!visit(param_names::layer(i, leaf), i)) return;
+  visit(std::string("head"), int64_t{-1});
 }
 
 }  // namespace
@@ -99,6 +139,51 @@ void PrecisionConfig::validate() const {
            "precision.path: native, but a CPU has no {} matrix unit; auto trains with exact emulation", name);
 }
 
+void PrecisionConfig::validate_rules(int64_t layers) const {
+  for (const PrecisionRule& rule : rules)
+    for (const std::string& pattern : alternatives(rule.match)) {
+      bool found = false;
+      for_each_layer(layers, [&](const std::string& name, int64_t index) {
+        found = rule_matches(pattern, name, index, layers);
+        return !found;
+      });
+      if (found) continue;
+      const std::vector<std::string> leaves(std::begin(param_names::kLinears), std::end(param_names::kLinears));
+      fail(
+          Exit::kUsage,
+          "precision.rules: {}: {}matches no layer; there are layers.0 to layers.{} (or layers.-{} to layers.-1), each "
+          "with {}, and head",
+          printable(rule.match, 100), pattern == rule.match ? "" : printable(pattern, 100) + " ", layers - 1, layers,
+          join(leaves, ", "));
+    }
+}
+
+std::string PrecisionConfig::mixed_note(int64_t layers) const {
+  int64_t all = 0;
+  std::vector<std::string> others;
+  int64_t taken = 0;
+  PrecisionConfig plain = *this;
+  plain.rules.clear();
+  for_each_layer(layers, [&](const std::string& name, int64_t index) {
+    const std::string is = recipe_of(name, index, layers).name;
+    ++all;
+    if (is == plain.recipe_of(name, index, layers).name) return true;
+    ++taken;
+    if (std::find(others.begin(), others.end(), is) == others.end()) others.push_back(is);
+    return true;
+  });
+  return taken == 0 ? "" : fmt::format("precision.rules put {} of {} layers under {}", taken, all, join(others, ", "));
+}
+
+std::string PrecisionConfig::rules_note(int64_t layers) const {
+  bool left = false;
+  for_each_layer(layers, [&](const std::string& name, int64_t index) {
+    left = recipe_of(name, index, layers).name == recipe;
+    return !left;
+  });
+  return left ? "" : fmt::format("no layer runs {}: {}", recipe, mixed_note(layers));
+}
+
 WeightMode PrecisionConfig::weight_mode() const {
   if (find_recipe(recipe).bits == 32) return WeightMode::kF32;
   if (weights == "fp32") return WeightMode::kF32Master;
@@ -108,14 +193,8 @@ WeightMode PrecisionConfig::weight_mode() const {
 const RecipeEntry& PrecisionConfig::recipe_of(const std::string& layer, int64_t index, int64_t layers) const {
   const RecipeEntry& base = find_recipe(recipe);
   const RecipeEntry* found = index < 0 && !covers_logits() ? &high_precision(base) : &base;
-  // "layers.3.mlp.down" of 4 layers is also "layers.-1.mlp.down".
-  std::string from_end = layer;
-  if (index >= 0) {
-    const std::string prefix = fmt::format("layers.{}.", index);
-    from_end = fmt::format("layers.{}.{}", index - layers, layer.substr(prefix.size()));
-  }
   for (const PrecisionRule& rule : rules)
-    if (glob_match(rule.match, layer) || glob_match(rule.match, from_end)) found = &find_recipe(rule.recipe);
+    if (rule_matches(rule.match, layer, index, layers)) found = &find_recipe(rule.recipe);
   return *found;
 }
 

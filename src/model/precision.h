@@ -29,6 +29,12 @@ struct PrecisionConfig {
   // Throws Exit::kUsage for names and combinations that cannot run, Exit::kUnavailable for path: native where there is
   // none.
   void validate() const;
+  // Throws Exit::kUsage for a rule, or one of its {a,b}, that matches no layer of a model of `layers` blocks.
+  void validate_rules(int64_t layers) const;
+  // A sentence where rules leave no layer to `recipe`, else "".
+  std::string rules_note(int64_t layers) const;
+  // The same where they take any layer from it.
+  std::string mixed_note(int64_t layers) const;
 
   WeightMode weight_mode() const;
   bool covers_logits() const { return scope != "linear"; }

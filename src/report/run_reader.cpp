@@ -92,6 +92,7 @@ CompareRow parse_row(const Json& json, const std::string& where) {
                  .scope = f.required_text("scope"),
                  .path = f.text("path"),
                  .dir = f.text("dir"),
+                 .note = f.text("note"),
                  .loss = f.number("loss"),
                  .eval_loss = f.number("eval_loss"),
                  .delta_loss = f.number("delta_loss"),
@@ -141,6 +142,7 @@ CompareRow row_of(const Run& run) {
     row.recipe = precision.text("recipe");
     row.scope = precision.text("scope");
     row.path = precision.text("path");
+    row.note = precision.text("note");
   }
   if (run.result.is_object()) {
     const JsonFields result(run.result, (run.dir / "result.json").string());

@@ -61,6 +61,7 @@ struct CompareRow {
   std::string scope;                   // none, linear, linear+logits, linear+logits+norm
   std::string path;                    // native, emulated; empty before the row has started
   std::string dir;                     // the row's run directory, relative to the comparison
+  std::string note;                    // what its recipe and scope do not say: layers that precision.rules took
   Number loss, eval_loss, delta_loss;  // nats a token
   std::vector<double> losses;          // by seed; empty where the file has none
   Number loss_spread;                  // standard deviation over seeds

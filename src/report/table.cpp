@@ -22,6 +22,14 @@ std::string delta(const CompareRow& row) {
   return text;
 }
 
+// " [1]" behind the recipe of a row with a note; rows of one note share its number.
+std::string mark_of(const CompareRow& row, std::vector<std::string>& remarks) {
+  if (row.note.empty()) return "";
+  auto at = std::find(remarks.begin(), remarks.end(), row.note);
+  if (at == remarks.end()) at = remarks.insert(at, row.note);
+  return fmt::format(" [{}]", at - remarks.begin() + 1);
+}
+
 void drop_column(Table& table, std::string_view key) {
   const auto at =
       std::find_if(table.columns.begin(), table.columns.end(), [&](const Column& c) { return c.key == key; });
@@ -126,18 +134,21 @@ Table compare_table(const CompareResult& result) {
                    {"path", "GEMMs", false, 95}};
   bool emulated = false, spread = false;
   int index = 0;
+  std::vector<std::string> remarks;
   for (const CompareRow& row : result.rows) {
     const std::string open(row.ended() ? "" : kPending);
     auto cell = [&](std::string text) { return row.ended() ? std::move(text) : open; };
-    table.rows.push_back({std::to_string(++index), displayed(row.weights), displayed(row.recipe),
-                          row.scope == "none" || row.scope.empty() ? std::string(kDash) : displayed(row.scope),
-                          cell(percent(row.mfu, 1)), cell(grouped(row.tokens_per_s)), cell(fixed(row.loss, 4)),
-                          cell(delta(row)), cell(fixed(row.eval_loss, 4)), cell(fixed(row.memory_pct, 1)),
-                          cell(row.path)});
+    table.rows.push_back(
+        {std::to_string(++index), displayed(row.weights), displayed(row.recipe) + mark_of(row, remarks),
+         row.scope == "none" || row.scope.empty() ? std::string(kDash) : displayed(row.scope),
+         cell(percent(row.mfu, 1)), cell(grouped(row.tokens_per_s)), cell(fixed(row.loss, 4)), cell(delta(row)),
+         cell(fixed(row.eval_loss, 4)), cell(fixed(row.memory_pct, 1)), cell(row.path)});
     table.faint.push_back(row.ended() && row.emulated());
     emulated |= row.ended() && row.emulated();
     spread |= row.delta_loss && row.delta_spread;
   }
+  for (size_t i = 0; i < remarks.size(); ++i)
+    table.notes.push_back(fmt::format("[{}] {}.", i + 1, displayed(remarks[i])));
   if (result.ended() < result.planned)
     table.notes.push_back(fmt::format("{} of {} rows have ended.", result.ended(), result.planned));
   std::string loss = "loss: mean of the last tenth of the steps, nats a token";

@@ -41,7 +41,7 @@ Json spread(const std::vector<double>& x) {
   return std::sqrt(sum / static_cast<double>(x.size() - 1));
 }
 
-Json row_json(const CompareRowSpec& spec, const std::vector<RunResult>& repeats) {
+Json row_json(const CompareRowSpec& spec, const std::string& note, const std::vector<RunResult>& repeats) {
   const auto over = [&](double RunResult::*field) {
     std::vector<double> values;
     for (const RunResult& r : repeats) values.push_back(r.*field);
@@ -67,7 +67,8 @@ Json row_json(const CompareRowSpec& spec, const std::vector<RunResult>& repeats)
           {"memory_pct", repeats.front().memory_pct},
           {"path", repeats.front().path},
           {"seconds", seconds},
-          {"dir", spec.dir}};
+          {"dir", spec.dir},
+          {"note", note}};
 }
 
 // delta_loss of every row whose baseline has ended.
@@ -98,6 +99,12 @@ class Datasets {
   ProgressHook reading_;
   std::map<int64_t, std::unique_ptr<Dataset>> sets_;
 };
+
+std::string text_of(const Json& json, const char* key, const std::string& path) {
+  const Json& value = member(json, key, path);
+  if (!value.is_string()) fail(Exit::kInput, "{}: {} is {}, expected text", path, key, value.type_name());
+  return value.get<std::string>();
+}
 
 // Rows on changed data cannot stand beside the ones that have ended.
 void refuse_changed_data(const Json& before, const Dataset& data, const std::string& path) {
@@ -136,9 +143,8 @@ void refuse_other_device(const Json& before, const Device* device, const std::st
          is);
 }
 
-[[noreturn]] void refuse_other_config(const std::string& folder) {
-  fail(Exit::kUsage, "{}: holds a comparison of another config; give another run.dir, or --restart to train anew",
-       folder);
+void refuse_other_config(const TrainConfig& config, const std::string& recorded, const std::string& folder) {
+  config.refuse_other(recorded, folder + ": holds a comparison");
 }
 
 // Each row that trains replaces its folder, so that the next one would start from other weights.
@@ -159,11 +165,10 @@ struct Begun {
   Json json;
   size_t ended = 0;  // of `specs`
 };
-Begun begun(const std::string& path, const std::vector<CompareRowSpec>& specs, const std::string& identity) {
+Begun begun(const std::string& path, const std::vector<CompareRowSpec>& specs, const TrainConfig& config) {
   if (!exists(path)) return {};
   Begun begun{.json = read_json(path)};
-  if (member(begun.json, "config", path) != identity)
-    refuse_other_config(std::filesystem::path(path).parent_path().string());
+  refuse_other_config(config, text_of(begun.json, "config", path), std::filesystem::path(path).parent_path().string());
   const Json& rows = member(begun.json, "rows", path);
   if (!rows.is_array()) fail(Exit::kInput, "{}: rows is not a list", path);
   for (const CompareRowSpec& spec : specs) begun.ended += find_row(rows, spec.name) != nullptr;
@@ -216,12 +221,12 @@ bool run_compare(const TrainConfig& config, bool restart, const CompareHooks& ho
   refuse_own_init(config);
   const std::string identity = config.identity();
   const std::string path = join_path(config.run.folder(), "compare.json");
-  if (!restart && begun(path, specs, identity).ended == specs.size()) return false;
+  if (!restart && begun(path, specs, config).ended == specs.size()) return false;
   RunFolder folder(config.run.folder(), RunFolder::Kind::kComparison, identity);
   // Again: this process has the lock from here on.
-  const Begun so_far = restart ? Begun{} : begun(path, specs, identity);
+  const Begun so_far = restart ? Begun{} : begun(path, specs, config);
   const std::string config_path = folder.file("config.yaml");
-  if (!restart && exists(config_path) && read_text(config_path) != identity) refuse_other_config(folder.path());
+  if (!restart && exists(config_path)) refuse_other_config(config, read_text(config_path), folder.path());
   if (so_far.ended == specs.size()) return false;
   const Json& before = so_far.json;
   const bool goes_on = !before.is_null();
@@ -257,14 +262,15 @@ bool run_compare(const TrainConfig& config, bool restart, const CompareHooks& ho
     if (done) continue;
     std::vector<RunResult> repeats;
     Json info;
+    std::string note;
     for (int64_t repeat = 0; repeat < config.compare.seeds; ++repeat) {
       const TrainConfig c = row_config(config, spec, repeat);
       Trainer trainer(c, data.of(c.run.seed), rates, device);
-      if (info.is_null()) info = trainer.info();
+      if (info.is_null()) info = trainer.info(), note = trainer.rules_note();
       if (hooks.started) hooks.started(trainer, data.of(c.run.seed), rates);
       repeats.push_back(in_context(spec.name, [&] { return trainer.run(c.run.dir, hooks.train); }));
     }
-    rows.push_back(row_json(spec, repeats));
+    rows.push_back(row_json(spec, note, repeats));
     fill_deltas(rows);
     Json seeds = Json::array();
     for (int64_t repeat = 0; repeat < config.compare.seeds; ++repeat) seeds.push_back(config.run.seed + repeat);

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 
+#include "base/config_difference.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
+#include "data/mds/prepared.h"
+#include "data/tokenizer/tokenizer.h"
 
 namespace mantissa {
 namespace {
@@ -25,6 +29,17 @@ void refuse_path(const std::string& name) {
     fail(Exit::kUsage,
          "run.name: \"{}\", expected the name of one folder: up to {} bytes, without /; run.dir takes a path",
          printable(name), kMost);
+}
+
+// Ids of what the data is or was encoded with.
+int64_t vocabulary_of(const DataConfig& data) {
+  for (const std::string& folder : {data.train, join_path(data.train, data.split)})
+    if (mds::Prepared rows; !data.train.empty() && mds::read_prepared(folder, rows)) return rows.vocab_size;
+  try {
+    return Tokenizer::open(data.tokenizer).vocab_size();
+  } catch (const Error& error) {
+    fail(error.code(), "model.vocab_size: not given, and the tokenizer cannot be asked: {}", error.what());
+  }
 }
 
 }  // namespace
@@ -92,6 +107,8 @@ void TrainConfig::describe(config::Fields& fields) {
   });
   fields.section("log", [this](config::Fields& f) {
     f.boolean("console", log.console, "progress on the console");
+    f.integer("every", log.every, "steps between lines of progress; a terminal shows each step on one line",
+              {.min = 1});
     f.integer("quantization_every", log.quantization_every, "steps between measurements of quantization error; 0 = off",
               {.min = 0});
     f.unavailable("tensorboard", "TensorBoard files are not in this version; metrics.jsonl holds every figure");
@@ -106,10 +123,16 @@ void TrainConfig::describe(config::Fields& fields) {
 }
 
 void TrainConfig::resolve() {
+  if (model.vocab_size == 0) model.vocab_size = vocabulary_of(data);
   model.resolve();
+  if (data.sequence_length > model.max_position_embeddings)
+    fail(Exit::kUsage,
+         "data.sequence_length: {} is longer than the model's {} positions (model.max_position_embeddings{})",
+         data.sequence_length, model.max_position_embeddings, model_init.empty() ? "" : " of " + model_init);
   data.model_folder = model_init;
   data.model_vocab_size = model.vocab_size;
   precision.validate();
+  precision.validate_rules(model.num_hidden_layers);
   device.validate();
   if (optimizer.state == "8bit" && find_recipe(precision.recipe).bits == 32)
     fail(Exit::kUsage, "optimizer.state: 8bit, but recipe {} keeps everything in FP32", precision.recipe);
@@ -147,8 +170,25 @@ std::vector<std::string> TrainConfig::recipes(bool comparing) const {
 std::string TrainConfig::identity() const {
   TrainConfig c = *this;
   c.run.dir.clear();
-  c.log.console = true;
+  c.log.console = LogConfig{}.console;
+  c.log.every = LogConfig{}.every;
   return config::dump([&c](config::Fields& f) { c.describe(f); });
+}
+
+void TrainConfig::refuse_other(const std::string& recorded, const std::string& what) const {
+  TrainConfig before;
+  std::string was = recorded;
+  try {
+    config::Source::from_text(recorded, "config").read([&before](config::Fields& f) { before.describe(f); });
+    was = before.identity();
+  } catch (const Error&) {
+    // Of a version with other keys: the first of them is what differs.
+  }
+  const config::Difference d = config::first_difference(was, identity(), {"run.dir", "log.console", "log.every"});
+  if (!d.key.empty())
+    fail(Exit::kUsage,
+         "{} of another config: {} is {} there, {} here; give another run.dir, or --restart to train anew", what, d.key,
+         d.first, d.second);
 }
 
 int64_t TrainConfig::steps(int64_t pass_tokens) const {

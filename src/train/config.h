@@ -53,6 +53,7 @@ struct SampleConfig {
 
 struct LogConfig {
   bool console = true;
+  int64_t every = 1;               // steps between lines of progress, where no terminal rewrites one line
   int64_t quantization_every = 0;  // steps between measurements of quantization error; 0: off
 };
 
@@ -90,6 +91,10 @@ struct TrainConfig {
   // What two starts must share to go on as one run: every value but the folder and what goes to the console. Which
   // device `auto` took is not in it: run_compare() holds that against what is recorded.
   std::string identity() const;
+  // Throws Exit::kUsage, naming the first key that differs, where `recorded`, a dump of the config or its identity by
+  // this version or an earlier one, is another run's than this. The message begins with `what`, as "runs/a: holds a
+  // finished run".
+  void refuse_other(const std::string& recorded, const std::string& what) const;
   // Optimizer steps: train.steps; else ceil(train.tokens / batch.tokens); else the whole steps that the epochs fill, at
   // least 1.
   int64_t steps(int64_t pass_tokens) const;

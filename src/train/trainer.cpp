@@ -105,6 +105,13 @@ std::string Trainer::path() {
   return "native";
 }
 
+std::string Trainer::rules_note() const {
+  const PrecisionConfig& p = config_.precision;
+  const std::string note = p.rules_note(config_.model.num_hidden_layers);
+  const bool plain = find_recipe(p.recipe).bits >= 16;
+  return note.empty() && plain ? p.mixed_note(config_.model.num_hidden_layers) : note;
+}
+
 double Trainer::low_precision_share() {
   double low = 0, all = 0;
   for (const Linear* linear : engine_->decoder().linears()) {
@@ -155,6 +162,7 @@ Json Trainer::info() {
         {"scope", config_.precision.scope},
         {"path", path()},
         {"low_precision_share", low_precision_share()},
+        {"note", rules_note()},
         {"layers", std::move(layers)}}},
       {"data",
        {{"name", d.name},

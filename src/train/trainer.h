@@ -77,6 +77,9 @@ class Trainer {
   std::string path();
   // Share of the forward GEMM FLOPs that run under a recipe of fewer than 16 bits.
   double low_precision_share();
+  // What the recipe's name does not say: that precision.rules leave no layer to it, or take layers from a baseline of
+  // 16 or 32 bits; else "".
+  std::string rules_note() const;
 
   // Trains into `folder`, which is not touched before the weights to start from are there. Throws Exit::kNonFinite
   // (nothing of the bad step is applied), Exit::kInterrupted.

@@ -109,6 +109,118 @@ TEST_F(Comparison, MoreRecipesMoreRows) {
   for (size_t i = 24; i < 32; ++i) EXPECT_EQ(rows[i]["loss"], rows[i - 10]["loss"]) << rows[i]["name"];
 }
 
+// A row is not what its name says where rules took its layers.
+TEST_F(Comparison, RulesThatUndoARecipeStandInItsRow) {
+  const std::string path = write_config(config() +
+                                        "precision: {recipes: [mxfp8], rules: [{match: 'layers.*', recipe: "
+                                        "nvfp4}]}\n");
+  const std::vector<std::string> few = {"--train.steps=2", "--compare.weights=[fp32]", "--log.console=true"};
+  const VerbResult r = run_verb({"compare", path, few[0], few[1], few[2]});
+  ASSERT_EQ(r.code, 0) << r.err;
+  const Json rows = rows_of(folder / "run");
+  ASSERT_EQ(rows.size(), 4u);
+  const std::string taken = "precision.rules put 4 of 5 layers under nvfp4", none = "no layer runs mxfp8: " + taken;
+  EXPECT_EQ(rows[0]["note"], taken) << "the baseline";
+  EXPECT_EQ(rows[1]["note"], none) << "scope linear";
+  EXPECT_EQ(rows[2]["note"], "") << "the head is left to it";
+  EXPECT_EQ(read_json(folder / "run/rows/02-fp32-mxfp8-linear/run.json")["precision"]["note"], none);
+  for (const std::string& part : std::vector<std::string>{"bf16 [1]", "mxfp8 [2]", "[1] " + taken + ".", "[2] " + none})
+    EXPECT_NE(r.out.find(part), std::string::npos) << part << " in: " << r.out;
+}
+
+TEST_F(Comparison, TheTableIsTheResultAndNotProgress) {
+  const std::vector<std::string> few = {"--train.steps=2", "--compare.weights=[fp32]", "--precision.recipes=[]"};
+  const VerbResult first = run("compare", few), again = run("compare", few);
+  for (const VerbResult& r : {first, again}) {
+    EXPECT_EQ(r.code, 0) << r.err;
+    EXPECT_NE(r.out.find("Δ loss"), std::string::npos) << r.out;
+    EXPECT_EQ(r.out.find("report "), std::string::npos) << r.out;
+  }
+}
+
+// What goes to the console alone makes no other run.
+TEST_F(Comparison, LogEveryThinsLinesAndIsNoIdentity) {
+  const VerbResult r = run("train", {"--log.console=true", "--log.every=3"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  std::vector<bool> shown;
+  for (int step = 1; step <= 6; ++step)
+    shown.push_back(r.out.find(fmt::format("step {:>5}/6", step)) != std::string::npos);
+  EXPECT_EQ(shown, (std::vector<bool>{true, false, true, false, false, true})) << r.out;
+  const std::string metrics = read_text(folder / "run/metrics.jsonl");
+  for (int step = 1; step <= 6; ++step)
+    EXPECT_NE(metrics.find(fmt::format("\"step\":{},", step)), std::string::npos) << step;
+  const VerbResult again = run("train", {"--log.every=2", "--log.console=true"});
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_NE(again.out.find("holds a finished run"), std::string::npos);
+  expect_refused(run("train", {"--log.quantization_every=2"}), Exit::kUsage,
+                 {"another config: log.quantization_every is 0 there, 2 here"});
+  const std::vector<std::string> few = {"--train.steps=2", "--compare.weights=[fp32]", "--precision.recipes=[]",
+                                        "--run.dir=" + (folder / "c")};
+  ASSERT_EQ(run("compare", few).code, 0);
+  std::vector<std::string> more = few;
+  more.push_back("--log.every=5");
+  EXPECT_EQ(run("compare", more).code, 0);
+  more.push_back("--optimizer.lr=1e-3");
+  expect_refused(run("compare", more), Exit::kUsage, {"another config: optimizer.lr is 0.01 there, 0.001 here"});
+}
+
+// A folder of a version with other keys goes on, or says which key is another.
+TEST_F(Comparison, ConfigsOfOtherVersions) {
+  ASSERT_EQ(run("train").code, 0);
+  const std::string path = folder / "run/config.yaml";
+  std::string text = read_text(path);
+  const std::string every = "  every: 1\n";
+  ASSERT_NE(text.find(every), std::string::npos);
+  text.erase(text.find(every), every.size());
+  write_atomic(path, text);
+  EXPECT_EQ(run("train").code, 0) << "a key that is not there has its default";
+  write_atomic(path, text + "later:\n  key: 1\n");
+  expect_refused(run("train"), Exit::kUsage, {"later.key is 1 there, nothing here"});
+}
+
+TEST_F(Comparison, StepsThatOverrideEpochsAreSaid) {
+  const VerbResult r = run("train", {"--train.epochs=3"});
+  EXPECT_EQ(r.code, 0);
+  EXPECT_NE(r.err.find("c.yaml:17: train.steps counts, train.epochs (3) does not"), std::string::npos) << r.err;
+  EXPECT_EQ(run("train", {"--restart"}).err, "");
+  // A dump, which names both, reads back.
+  EXPECT_EQ(run_verb({"train", folder / "run/config.yaml"}).code, 0);
+}
+
+TEST_F(Comparison, DropoutOfAModelIsSaid) {
+  const std::string golden = std::string(MANTISSA_SOURCE_DIR) + "/tests/golden/gpt2";
+  std::filesystem::copy(golden, folder / "gpt2");
+  const auto trained = [&](const std::string& more) {
+    Json json = read_json(golden + "/config.json");
+    for (const char* key : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) json[key] = 0.0;
+    json.update(Json::parse(more));
+    write_atomic(folder / "gpt2/config.json", json.dump());
+    const VerbResult r = run_verb(
+        {"train",
+         write_config("run: {dir: " + (folder / "run") + "}\ndevice: {name: cpu}\nmodel: {init: " + (folder / "gpt2") +
+                      "}\ndata: {train: " + (folder / "text.txt") +
+                      ", sequence_length: 64}\nbatch: {tokens: 128}\ntrain: {steps: 1}\nlog: {console: false}\n"),
+         "--restart"});
+    EXPECT_EQ(r.code, 0) << r.err;
+    return r.err;
+  };
+  EXPECT_EQ(trained("{}"), "");
+  EXPECT_NE(
+      trained("{\"attn_pdrop\": 0.25, \"embd_pdrop\": null}")
+          .find("config.json: asks for dropout (embd_pdrop 0.1 (its default), attn_pdrop 0.25); training here has "
+                "none"),
+      std::string::npos);
+}
+
+TEST_F(Comparison, PrintedConfigsReadBack) {
+  const std::string golden = std::string(MANTISSA_SOURCE_DIR) + "/tests/golden/llama";
+  const std::string yaml = "model: {init: " + golden + "}\ndata: {train: " + (folder / "text.txt") + "}\n";
+  const VerbResult printed = run_verb({"train", write_config(yaml), "--print-config"});
+  ASSERT_EQ(printed.code, 0) << printed.err;
+  const VerbResult again = run_verb({"train", write_config(printed.out), "--print-config"});
+  EXPECT_EQ(again.code, 0) << again.err;
+}
+
 TEST_F(Comparison, SeedsGiveASpread) {
   const std::vector<std::string> few = {"--train.steps=2", "--compare.seeds=2", "--compare.weights=[fp32]",
                                         "--precision.recipes=[mxfp8]"};

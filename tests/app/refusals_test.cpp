@@ -119,6 +119,72 @@ TEST_F(Refusals, DataThatDoesNotGoTogether) {
   }
 }
 
+TEST_F(Refusals, RulesThatMatchNoLayer) {
+  const auto rule = [&](const std::string& match) {
+    return run_verb(
+        {"train", write_config(config() + "precision: {rules: [{match: '" + match + "', recipe: mxfp8}]}\n")});
+  };
+  expect_refused(rule("layer.{0,-1}.*"), Exit::kUsage,
+                 {"precision.rules: layer.{0,-1}.*", "layers.0 to layers.0 (or layers.-1 to layers.-1)",
+                  "attention.qkv", "mlp.down", "head"});
+  expect_refused(rule("layers.9.*"), Exit::kUsage, {"precision.rules: layers.9.*: matches no layer"});
+  expect_refused(rule("layers.{0,9}.*"), Exit::kUsage, {"layers.{0,9}.*: layers.9.* matches no layer"});
+  expect_refused(rule("layers.0.*.weight"), Exit::kUsage, {"matches no layer"});
+  std::string many = "layers";
+  for (int i = 0; i < 60; ++i) many += "{.,*}";
+  expect_refused(rule(many), Exit::kUsage, {"more than 1024 patterns"});
+  const std::string steps = "--train.steps=2";
+  EXPECT_EQ(run_verb({"train",
+                      write_config(config() + "precision: {rules: [{match: 'layers.{0,-1}.*', recipe: mxfp8}, "
+                                              "{match: head, recipe: mxfp8}]}\n"),
+                      steps})
+                .code,
+            0);
+}
+
+TEST_F(Refusals, RowsLongerThanTheModelsPositions) {
+  for (const char* arch : {"llama", "qwen3"})
+    refused({std::string("--model.arch=") + arch, "--model.max_position_embeddings=63"}, Exit::kUsage,
+            {"data.sequence_length: 64", "63 positions", "model.max_position_embeddings"});
+}
+
+// What cannot be read is the user's, in the program's own words.
+TEST_F(Refusals, OddFilesAndNames) {
+  const std::string loop = folder / "loop", odd = "--run.name=a\xff";
+  std::filesystem::create_symlink("loop", loop);
+  expect_refused(run_verb({"train", loop}), Exit::kUsage, {"loop: cannot open: Too many levels of symbolic links"});
+  refused({"--model.init=" + loop}, Exit::kInput, {"loop"});
+  refused({"--model.init=" + std::string(5000, 'x')}, Exit::kInput, {"xxx"});
+  refused({"--model.init=" + (folder / std::string(300, 'x'))}, Exit::kInput, {"File name too long"});
+  refused({"--data.train=" + (folder / std::string(300, 'x'))}, Exit::kInput, {"xxx"});
+  refused({odd}, Exit::kUsage, {"is not UTF-8"});
+  for (const char* verb : {"sample", "eval", "verify", "inspect"})
+    for (const std::string& path : {loop, folder / std::string(300, 'x'), folder / "a\xff"}) {
+      std::vector<std::string> args = {verb, path};
+      if (args[0] == "sample") args.push_back("--prompt=x");
+      const VerbResult r = run_verb(args);
+      EXPECT_EQ(r.code, static_cast<int>(Exit::kInput)) << verb << ": " << r.err;
+      EXPECT_EQ(r.err.find("exception"), std::string::npos) << r.err;
+    }
+}
+
+TEST_F(Refusals, PathsBesideTheConfigAreNotTaken) {
+  std::filesystem::create_directory(folder / "configs");
+  write_atomic(folder / "configs/near.txt", "x");
+  std::string text = config();
+  text.replace(text.find(folder / "text.txt"), (folder / "text.txt").size(), "near.txt");
+  write_atomic(folder / "configs/c.yaml", text);
+  expect_refused(run_verb({"train", folder / "configs/c.yaml"}), Exit::kInput,
+                 {"c.yaml:13: data.train: near.txt is not there, but ", "configs/near.txt is",
+                  "relative to the working directory"});
+}
+
+TEST_F(Refusals, TooFewValidationDocumentsNameTheRemedy) {
+  refused(
+      {"--data.validation_fraction=0.001", "--data.sequence_length=1024", "--batch.tokens=1024"}, Exit::kInput,
+      {"validation (data.validation_fraction)", "a larger data.validation_fraction", "data.validation_fraction: 0"});
+}
+
 TEST_F(Refusals, NativeWhereThereIsNone) {
   refused({"--precision.path=native", "--precision.recipe=mxfp8", "--precision.recipes=[mxfp8]"}, Exit::kUnavailable,
           {"precision.path", "native", "mxfp8"});
@@ -188,7 +254,8 @@ TEST_F(Refusals, AFolderOfSomethingElse) {
   const VerbResult again = run("train", {steps});
   EXPECT_EQ(again.code, 0);
   EXPECT_EQ(read_text(folder / "run/result.json"), before) << "a finished run trained again";
-  expect_refused(run("train", {steps, "--optimizer.lr=3e-3"}), Exit::kUsage, {"another config", "--restart"});
+  expect_refused(run("train", {steps, "--optimizer.lr=3e-3"}), Exit::kUsage,
+                 {"another config: optimizer.lr is 0.01 there, 0.003 here", "--restart"});
   EXPECT_EQ(run("train", {steps, "--optimizer.lr=3e-3", "--restart"}).code, 0);
   for (const char* more : {"--log.console=false", "--restart"})
     expect_refused(run("compare", {steps, more}), Exit::kUsage, {"holds a single run"});

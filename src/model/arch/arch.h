@@ -24,6 +24,7 @@ struct ArchTraits {
   bool linear_bias = false;  // biases on every other linear layer of a block
   bool grouped_queries = true;
   bool free_head_dim = false;  // N x D may differ from H
+  double norm_eps = 1e-6;      // where none is given
 };
 
 struct ArchEntry {
@@ -48,6 +49,7 @@ namespace param_names {
 inline constexpr const char* kEmbedding = "embedding.weight";
 inline constexpr const char* kPositions = "positions.weight";
 inline constexpr const char* kHead = "head.weight";
+inline constexpr const char* kLinears[] = {"attention.qkv", "attention.out", "mlp.up", "mlp.down"};  // of a block
 std::string layer(int64_t index, const std::string& leaf);  // "layers.3." + leaf
 }  // namespace param_names
 

@@ -13,7 +13,8 @@ constexpr ArchTraits kTraits = {.norm = NormKind::kLayer,
                                 .rope = false,
                                 .qkv_bias = true,
                                 .linear_bias = true,
-                                .grouped_queries = false};
+                                .grouped_queries = false,
+                                .norm_eps = 1e-5};
 
 ModelConfig from_hf(const nlohmann::json& config) {
   ModelConfig m;
