@@ -100,20 +100,13 @@ int run_command_line(const std::vector<std::string>& args) {
     return code;
   } catch (const Error& error) {
     return report(error.code(), error.what());
-  } catch (const std::filesystem::filesystem_error& error) {
-    // A path that a file or the user named: too long, a loop of links, a folder that may not be read.
-    return report(Exit::kInput, fmt::format("{}: {}", error.path1().string(), error.code().message()).c_str());
-  } catch (const std::system_error& error) {
-    // fmt::print on a stdout that takes no more.
-    return report(Exit::kStorage, fmt::format("stdout: could not be written: {}", error.code().message()).c_str());
-  } catch (const nlohmann::json::exception& error) {
-    constexpr int kNotUtf8 = 316;
-    return report(Exit::kInput, error.id == kNotUtf8 ? "a name or text that goes into a JSON file is not UTF-8"
-                                                     : "a JSON file holds a value of another kind than expected here");
   } catch (const std::bad_alloc&) {
     return report(Exit::kMemory, "memory: an allocation failed; a smaller batch.micro_batch or model fits in less");
   } catch (const std::filesystem::filesystem_error& error) {
     return report_path(error);
+  } catch (const std::system_error& error) {
+    // fmt::print on a stdout that takes no more.
+    return report(Exit::kStorage, fmt::format("stdout: could not be written: {}", error.code().message()).c_str());
   } catch (const nlohmann::json::exception& error) {
     return report_json(error);
   } catch (const std::exception& error) {
