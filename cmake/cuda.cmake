@@ -41,8 +41,9 @@ target_include_directories(mantissa_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DI
 target_link_libraries(mantissa_cuda PRIVATE mantissa_ops CUDA::cublasLt ${CMAKE_DL_LIBS})
 # An op of the table that is not defined with its signature is an error here, not when the module is loaded.
 target_link_options(mantissa_cuda PRIVATE LINKER:-z,defs)
-# Rounds each operation as the CPU kernel does: the two agree in every bit.
-set_source_files_properties(${CMAKE_SOURCE_DIR}/src/ops/cuda/adamw.cu PROPERTIES COMPILE_OPTIONS -fmad=false)
+# They round each operation as the CPU kernels do: the two agree in every bit.
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/ops/cuda/adamw.cu ${CMAKE_SOURCE_DIR}/src/ops/cuda/quantize.cu
+  PROPERTIES COMPILE_OPTIONS -fmad=false)
 # fmt's compile-time format checks are the host compiler's business; nvcc's front end cannot run them.
 set(gencodes "")
 foreach(arch ${MANTISSA_CUDA_ARCHS})

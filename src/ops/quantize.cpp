@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "base/parallel.h"
 #include "ops/cpu/quantize.h"
+#include "ops/cuda/table.h"
 
 namespace mantissa {
 namespace {
@@ -105,6 +107,14 @@ struct Copy {
   bool columnwise;
 };
 
+void check_copies(const Copy* copies, int count, const ConstTensor& x) {
+  for (const Copy& copy : std::span(copies, static_cast<size_t>(count))) {
+    check_source("quantize", *copy.q, copy.columnwise, x);
+    check(copy.q->format.rule != ScaleRule::kGiven || copy.q->scale, "quantize: data {} has no given scale",
+          copy.q->data);
+  }
+}
+
 void cast(Exec& exec, const Copy* copies, int count, const ConstTensor& x, uint32_t tensor_id,
           const float* producer_amax) {
   QuantizeJob job{};
@@ -118,7 +128,6 @@ void cast(Exec& exec, const Copy* copies, int count, const ConstTensor& x, uint3
   for (int i = 0; i < count; ++i) {
     Quantized& q = *copies[i].q;
     const QuantFormat& f = q.format;
-    check_source("quantize", q, copies[i].columnwise, x);
     // The turned copy of tiles holds the same codes, so it draws the same bits.
     const bool own_draws = copies[i].columnwise && f.blocking == Blocking::kRow;
     QuantizeForm& form = job.forms[job.form_count++];
@@ -140,7 +149,6 @@ void cast(Exec& exec, const Copy* copies, int count, const ConstTensor& x, uint3
     if (q.amax) *q.amax = amax;
     if (f.rule == ScaleRule::kNvfp4) form.nvfp4 = nvfp4_tensor_scale(amax);
     if (f.blocking == Blocking::kTensor) {
-      check(f.rule != ScaleRule::kGiven || q.scale, "quantize: data {} has no given scale", q.data);
       form.tensor_scale = f.rule == ScaleRule::kGiven
                               ? *q.scale
                               : compute_scale_from_amax(amax, f.element == DType::kE4M3 ? kMaxE4M3 : kMaxE5M2,
@@ -153,15 +161,6 @@ void cast(Exec& exec, const Copy* copies, int count, const ConstTensor& x, uint3
   });
 }
 
-DequantizeJob read_job(const Quantized& q) {
-  return {.data = q.data.as<uint8_t>(),
-          .scale_inv = q.scale_inv.data,
-          .format = q.format,
-          .outer = q.data.dim(0),
-          .inner = q.data.dim(1),
-          .amax = q.amax ? *q.amax : 0.0f};
-}
-
 }  // namespace
 
 void quantize(Exec& exec, Operand& x) {
@@ -169,19 +168,25 @@ void quantize(Exec& exec, Operand& x) {
   int count = 0;
   if (x.rowwise) copies[count++] = {&x.rowwise, false};
   if (x.columnwise) copies[count++] = {&x.columnwise, true};
-  if (count) cast(exec, copies, count, x.high, x.tensor_id, x.producer_amax);
+  if (!count) return;
+  check_copies(copies, count, x.high);
+  if (exec.device()) return exec.gpu().quantize(exec, x);
+  cast(exec, copies, count, x.high, x.tensor_id, x.producer_amax);
 }
 
 void quantize_form(Exec& exec, Quantized& q, bool columnwise, ConstTensor x, uint32_t tensor_id,
                    const float* producer_amax) {
   const Copy copy{&q, columnwise};
+  check_copies(&copy, 1, x);
+  if (exec.device()) return exec.gpu().quantize_form(exec, q, columnwise, x, tensor_id, producer_amax);
   cast(exec, &copy, 1, x, tensor_id, producer_amax);
 }
 
 void dequantize(Exec& exec, Tensor y, const Quantized& q) {
   check_copy("dequantize", q);
   check(y.dtype == DType::kF32 && y.shape == q.data.shape, "dequantize: y is {}, expected f32{}", y, q.data.shape);
-  const DequantizeJob job = read_job(q);
+  if (exec.device()) return exec.gpu().dequantize(exec, y, q);
+  const QuantizedView job = view_of(q);
   parallel_for(job.outer, 1, [&](int64_t begin, int64_t end) {
     MANTISSA_CPU_CALL(exec, dequantize_rows, job, y.as<float>(), begin, end);
   });
@@ -189,7 +194,8 @@ void dequantize(Exec& exec, Tensor y, const Quantized& q) {
 
 QuantError quantization_error(Exec& exec, const Quantized& q, bool columnwise, ConstTensor x) {
   check_source("quantization_error", q, columnwise, x);
-  const DequantizeJob job = read_job(q);
+  if (exec.device()) return exec.gpu().quantization_error(exec, q, columnwise, x);
+  const QuantizedView job = view_of(q);
   const int64_t chunks = ceil_div(job.outer, kErrorRows);
   auto* part = reinterpret_cast<QuantError*>(exec.shared_scratch());
   check(chunks * static_cast<int64_t>(sizeof *part) <= exec.shared_scratch_bytes(),

@@ -6,7 +6,7 @@
 #include "numerics/block_scale.h"
 #include "numerics/error_metrics.h"
 #include "ops/cpu/dispatch.h"
-#include "tensor/quant.h"
+#include "ops/quantized_value.h"
 
 namespace mantissa {
 
@@ -45,15 +45,6 @@ struct alignas(64) QuantizePanel {
   uint8_t scale_byte[kPanel * kPanel / 16];
 };
 
-// One outer row range of a quantized copy.
-struct DequantizeJob {
-  const uint8_t* data;
-  const void* scale_inv;
-  QuantFormat format;
-  int64_t outer, inner;
-  float amax;  // ScaleRule::kNvfp4: the tensor's
-};
-
 inline constexpr int64_t kErrorRows = 32;  // outer rows whose error is summed together
 
 // quantize_panels casts panels [begin, end). The amax kernels return FP32 bits, NaN dropped: of elements [begin, end),
@@ -62,8 +53,8 @@ inline constexpr int64_t kErrorRows = 32;  // outer rows whose error is summed t
 MANTISSA_CPU_KERNEL(void quantize_panels(const QuantizeJob& job, int64_t begin, int64_t end, QuantizePanel& panel);
                     uint32_t amax_of(const void* x, bool is_bf16, int64_t begin, int64_t end);
                     uint32_t amax_of_rotated(const QuantizeJob& job, int64_t begin, int64_t end, QuantizePanel& panel);
-                    void dequantize_rows(const DequantizeJob& q, float* y, int64_t begin, int64_t end);
-                    QuantError error_of_rows(const DequantizeJob& q, bool columnwise, const void* x, bool is_bf16,
+                    void dequantize_rows(const QuantizedView& q, float* y, int64_t begin, int64_t end);
+                    QuantError error_of_rows(const QuantizedView& q, bool columnwise, const void* x, bool is_bf16,
                                              int64_t begin, int64_t end, QuantizePanel& panel))
 
 }  // namespace mantissa

@@ -16,24 +16,8 @@ struct FromE2M1 {
   static MANTISSA_HD float decode(uint8_t code) { return decode_e2m1(code); }
 };
 
-// What the codes of block (row, j / block) are multiplied by.
-float factor_of(const DequantizeJob& q, int64_t row, int64_t j) {
-  const QuantFormat& f = q.format;
-  if (f.blocking == Blocking::kTensor) return static_cast<const float*>(q.scale_inv)[0];
-  const int64_t line = f.blocking == Blocking::kTile ? row / f.block : row;
-  const int64_t i = line * ceil_div(q.inner, f.block) + j / f.block;
-  switch (f.rule) {
-    case ScaleRule::kE8M0:
-      return decode_e8m0(static_cast<const uint8_t*>(q.scale_inv)[i]);
-    case ScaleRule::kNvfp4:
-      return nvfp4_decode_scale(static_cast<const uint8_t*>(q.scale_inv)[i], q.amax);
-    default:
-      return static_cast<const float*>(q.scale_inv)[i];
-  }
-}
-
 // Codes of elements [j, j + n) of a row, one a byte; n <= 128, j even.
-void load_codes(const DequantizeJob& q, int64_t row, int64_t j, int n, uint8_t* codes) {
+void load_codes(const QuantizedView& q, int64_t row, int64_t j, int n, uint8_t* codes) {
   if (q.format.element != DType::kE2M1) {
     std::memcpy(codes, q.data + row * q.inner + j, static_cast<size_t>(n));
     return;
@@ -52,7 +36,7 @@ void decode_codes(const uint8_t* codes, const float* factor, int n, float* y) {
 }
 
 // y[i] = value of element j + i of a row; j is a multiple of 128, n <= 128.
-void decode_row(const DequantizeJob& q, int64_t row, int64_t j, int n, uint8_t* codes, float* y) {
+void decode_row(const QuantizedView& q, int64_t row, int64_t j, int n, uint8_t* codes, float* y) {
   const int block = q.format.blocking == Blocking::kTensor ? kP : q.format.block;
   float factor[kP];
   for (int b = 0; b < n; b += block) {
@@ -71,11 +55,9 @@ void decode_row(const DequantizeJob& q, int64_t row, int64_t j, int n, uint8_t* 
   }
 }
 
-uint8_t largest_code(DType element) { return element == DType::kE4M3 ? 0x7e : element == DType::kE5M2 ? 0x7b : 0x07; }
-
 // The source of outer rows [row, row + rows) and elements [j, j + n), as floats in y[rows][128].
 template <class T>
-void load_source(const DequantizeJob& q, bool columnwise, const T* x, int64_t row, int rows, int64_t j, int n,
+void load_source(const QuantizedView& q, bool columnwise, const T* x, int64_t row, int rows, int64_t j, int n,
                  float* y) {
   if (!columnwise) {
     for (int r = 0; r < rows; ++r)
@@ -94,8 +76,7 @@ void load_source(const DequantizeJob& q, bool columnwise, const T* x, int64_t ro
     }
 }
 
-void add_errors(const float* x, const float* y, const uint8_t* codes, int n, uint8_t largest, QuantError& error) {
-  const uint8_t magnitude_mask = largest < 8 ? 7 : 0x7f;
+void add_errors(const float* x, const float* y, const uint8_t* codes, int n, DType element, QuantError& error) {
   double signal = 0, noise = 0;
   int64_t saturated = 0, flushed = 0;
 #pragma omp simd reduction(+ : signal, noise, saturated, flushed)
@@ -103,11 +84,8 @@ void add_errors(const float* x, const float* y, const uint8_t* codes, int n, uin
     const double value = x[i], difference = value - static_cast<double>(y[i]);
     signal += value * value;
     noise += difference * difference;
-    // Clipped: at the largest code and beyond what it stands for by more than the rounding of scale and product.
-    const float a = x[i] < 0 ? -x[i] : x[i], b = y[i] < 0 ? -y[i] : y[i];
-    const bool top = (codes[i] & magnitude_mask) == largest;
-    saturated += top && b > 0 && a > b * (1 + 0x1p-20f) ? 1 : 0;
-    flushed += a > 0 && b == 0 ? 1 : 0;
+    saturated += is_saturated(element, codes[i], x[i], y[i]) ? 1 : 0;
+    flushed += is_flushed(x[i], y[i]) ? 1 : 0;
   }
   error.signal += signal;
   error.noise += noise;
@@ -118,7 +96,7 @@ void add_errors(const float* x, const float* y, const uint8_t* codes, int n, uin
 
 }  // namespace
 
-void dequantize_rows(const DequantizeJob& q, float* y, int64_t begin, int64_t end) {
+void dequantize_rows(const QuantizedView& q, float* y, int64_t begin, int64_t end) {
   uint8_t codes[kP];
   for (int64_t row = begin; row < end; ++row)
     for (int64_t j = 0; j < q.inner; j += kPanel) {
@@ -127,10 +105,9 @@ void dequantize_rows(const DequantizeJob& q, float* y, int64_t begin, int64_t en
     }
 }
 
-QuantError error_of_rows(const DequantizeJob& q, bool columnwise, const void* x, bool is_bf16, int64_t begin,
+QuantError error_of_rows(const QuantizedView& q, bool columnwise, const void* x, bool is_bf16, int64_t begin,
                          int64_t end, QuantizePanel& panel) {
   QuantError error;
-  const uint8_t largest = largest_code(q.format.element);
   const int rows = static_cast<int>(end - begin);
   for (int64_t j = 0; j < q.inner; j += kPanel) {
     const int n = static_cast<int>(q.inner - j < kPanel ? q.inner - j : kPanel);
@@ -141,7 +118,7 @@ QuantError error_of_rows(const DequantizeJob& q, bool columnwise, const void* x,
     for (int r = 0; r < rows; ++r) {
       float value[kP];
       decode_row(q, begin + r, j, n, panel.codes, value);
-      add_errors(panel.tile + r * kP, value, panel.codes, n, largest, error);
+      add_errors(panel.tile + r * kP, value, panel.codes, n, q.format.element, error);
     }
   }
   return error;

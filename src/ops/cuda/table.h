@@ -12,6 +12,7 @@
 #include "ops/gemm.h"
 #include "ops/loss.h"
 #include "ops/norm.h"
+#include "ops/quantize.h"
 #include "ops/rope.h"
 
 // clang-format off
@@ -40,6 +41,10 @@
   OP(layer_norm_fwd)                                                                                                   \
   OP(layer_norm_bwd)                                                                                                   \
   OP(add_layer_norm_fwd)                                                                                               \
+  OP(quantize)                                                                                                         \
+  OP(quantize_form)                                                                                                    \
+  OP(dequantize)                                                                                                       \
+  OP(quantization_error)                                                                                               \
   OP(rope_fwd)                                                                                                         \
   OP(rope_bwd)                                                                                                         \
   OP(qk_norm_rope_fwd)                                                                                                 \
