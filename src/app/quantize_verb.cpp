@@ -14,13 +14,16 @@
 #include "ops/quantize.h"
 #include "recipes/recipe.h"
 #include "tensor/arena.h"
+#include "train/device_config.h"
 
 namespace mantissa {
 namespace {
 
+constexpr int64_t kErrorScratch = int64_t{64} << 20;  // a GPU's: sums of 32 rows each, 40 bytes
+
 struct QuantizeFlags {
   std::string recipe, role, input, output;
-  std::string device = "cpu";
+  DeviceConfig device{.name = "cpu"};
   std::string scale, rounding;  // "" = not given
   uint64_t seed = 0;
   RecipeOptions options;
@@ -65,17 +68,33 @@ uint32_t stream_of(const std::string& name) {
   return hash;
 }
 
-// One tensor with its copies in memory of its own.
+// A tensor with its copies, in the memory of one device.
+struct Placed {
+  Arena arena;
+  Tensor source, scale;
+  Operand copies;
+
+  void build(const OperandSpec& spec, DType dtype, int64_t m, int64_t k, uint32_t tensor_id, Device* device) {
+    arena.build(
+        [&](Arena& memory) {
+          source = memory.tensor("source", dtype, {m, k});
+          scale = memory.tensor("scale", DType::kF32, {1});
+          copies = memory.operand("copies", spec, m, k);
+        },
+        device);
+    copies.high = source;
+    copies.tensor_id = tensor_id;
+    copies.rowwise.scale = copies.columnwise.scale = scale.as<float>();
+  }
+};
+
 struct Quantization {
   std::string name;
-  Arena arena;
-  Tensor source;
-  Operand copies;
-  float scale = 1;
+  Placed host, gpu;  // gpu: where the cast runs on one
 };
 
 void read_source(Quantization& item, const safetensors::View& view, const OperandSpec& spec, const RecipeEntry& recipe,
-                 const std::string& file) {
+                 float scale, const std::string& file) {
   if ((view.dtype != "BF16" && view.dtype != "F32") || view.shape.size() != 2 || view.elements() == 0)
     fail(Exit::kInput, "{}: {} is {} {}, expected a non-empty BF16 or F32 tensor of two dimensions", file, item.name,
          view.dtype, shape_text(view.shape));
@@ -87,14 +106,25 @@ void read_source(Quantization& item, const safetensors::View& view, const Operan
   if (spec.columnwise->hadamard && dtype == DType::kF32)
     fail(Exit::kUsage, "{}: {} is F32, but the Hadamard transform takes BF16; --disable_rht leaves it out", recipe.name,
          item.name);
-  item.arena.build([&](Arena& arena) {
-    item.source = arena.tensor("source", dtype, {m, k});
-    item.copies = arena.operand("copies", spec, m, k);
-  });
-  std::memcpy(item.source.data, view.bytes.data(), view.bytes.size());
-  item.copies.high = item.source;
-  item.copies.tensor_id = stream_of(item.name);
-  item.copies.rowwise.scale = item.copies.columnwise.scale = &item.scale;
+  item.host.build(spec, dtype, m, k, stream_of(item.name), nullptr);
+  std::memcpy(item.host.source.data, view.bytes.data(), view.bytes.size());
+  *item.host.scale.as<float>() = scale;
+}
+
+// Casts on the GPU; the copies come back into the host's.
+void quantize_on(Device& device, Exec& exec, const OperandSpec& spec, Quantization& item) {
+  Placed &host = item.host, &gpu = item.gpu;
+  const Tensor& source = host.source;
+  gpu.build(spec, source.dtype, source.dim(0), source.dim(1), host.copies.tensor_id, &device);
+  device.copy_in(gpu.source.data, source.data, source.bytes());
+  device.copy_in(gpu.scale.data, host.scale.data, host.scale.bytes());
+  quantize(exec, gpu.copies);
+  for (const auto& [to, from] : {std::pair{&host.copies.rowwise, &gpu.copies.rowwise},
+                                 std::pair{&host.copies.columnwise, &gpu.copies.columnwise}}) {
+    device.copy_out(to->data.data, from->data.data, to->data.bytes());
+    device.copy_out(to->scale_inv.data, from->scale_inv.data, to->scale_inv.bytes());
+    device.copy_out(to->amax, from->amax, sizeof(float));
+  }
 }
 
 std::span<const std::byte> bytes_of(const Tensor& t) {
@@ -114,13 +144,16 @@ void add_amax(std::vector<safetensors::Entry>& entries, const std::string& name,
   entries.push_back({name, "F32", {1}, std::as_bytes(std::span(amax, 1))});
 }
 
+// Measured where the copies were made.
 void print_errors(Exec& exec, const Quantization& item, int width) {
+  const Placed& made = exec.device() ? item.gpu : item.host;
   for (const bool columnwise : {false, true}) {
-    const Quantized& copy = columnwise ? item.copies.columnwise : item.copies.rowwise;
-    const QuantError error = quantization_error(exec, copy, columnwise, item.source);
-    const std::string shape = fmt::format("{} x {}", item.source.dim(0), item.source.dim(1));
+    const Quantized& copy = columnwise ? made.copies.columnwise : made.copies.rowwise;
+    const float amax = columnwise ? *item.host.copies.columnwise.amax : *item.host.copies.rowwise.amax;
+    const QuantError error = quantization_error(exec, copy, columnwise, made.source);
+    const std::string shape = fmt::format("{} x {}", made.source.dim(0), made.source.dim(1));
     say("{:<{}}  {:<10}  {:>13}  {:>11.5g}  {:>7.2f}  {:>10.4f}  {:>9.4f}\n", printable(item.name), width,
-        columnwise ? "columnwise" : "rowwise", shape, *copy.amax, error.snr_db(), 100 * error.saturated_share(),
+        columnwise ? "columnwise" : "rowwise", shape, amax, error.snr_db(), 100 * error.saturated_share(),
         100 * error.flushed_share());
   }
 }
@@ -134,7 +167,8 @@ int quantize_verb(const std::vector<std::string>& args) {
   app.add_option("--role", flags.role, "what the tensors are: input, weight or grad")->required();
   app.add_option("--input", flags.input, "safetensors file; every tensor BF16 or F32 [M,K]")->required();
   app.add_option("--output", flags.output, "safetensors file to write")->required();
-  app.add_option("--device", flags.device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str();
+  app.add_option("--device", flags.device.name, "cpu, cuda, cuda:N or auto; the same bytes on each")
+      ->capture_default_str();
   app.add_option("--scale", flags.scale, "fp8-delayed: what multiplies before the cast (default 1)");
   app.add_option("--rounding", flags.rounding,
                  "nearest or stochastic (FP4 alone); default: as the recipe rounds the role")
@@ -151,14 +185,13 @@ int quantize_verb(const std::vector<std::string>& args) {
       flags.options.amax_compute_algo != defaults.amax_compute_algo)
     fail(Exit::kUsage, "quantize: margin and amax history lead from step to step; one cast takes its scale by --scale");
   const float scale = flags.scale.empty() ? 1.0f : parse_scale(flags.scale);
-  if (flags.device == "cuda")
-    fail(Exit::kUnavailable,
-         "quantize: --device cuda, but formats are computed on the CPU in this version; --device cpu writes the same "
-         "bytes");
+  flags.device.validate("--device");
 
   const safetensors::Reader file = safetensors::Reader::open(flags.input);
   if (file.tensors().empty()) fail(Exit::kInput, "{}: holds no tensor", flags.input);
-  Exec exec;
+  const ChosenDevice device = choose_device(flags.device, {}, "--device");
+  Exec exec = device.gpu ? Exec(*device.gpu) : Exec();
+  if (device.gpu) exec.reserve_scratch(kErrorScratch);
   exec.state.seed = flags.seed;
   std::deque<Quantization> items;
   std::vector<safetensors::Entry> entries;
@@ -166,13 +199,14 @@ int quantize_verb(const std::vector<std::string>& args) {
   for (const auto& [name, view] : file.tensors()) {
     Quantization& item = items.emplace_back();
     item.name = name;
-    item.scale = scale;
-    read_source(item, view, spec, recipe, flags.input);
-    in_context(name, [&] { quantize(exec, item.copies); });
-    add_copy(entries, name + ".rowwise", item.copies.rowwise);
-    add_copy(entries, name + ".columnwise", item.copies.columnwise);
-    add_amax(entries, name + ".amax", item.copies.rowwise.amax);
-    if (spec.columnwise->hadamard) add_amax(entries, name + ".columnwise_amax", item.copies.columnwise.amax);
+    read_source(item, view, spec, recipe, scale, flags.input);
+    in_context(name,
+               [&] { device.gpu ? quantize_on(*device.gpu, exec, spec, item) : quantize(exec, item.host.copies); });
+    const Operand& copies = item.host.copies;
+    add_copy(entries, name + ".rowwise", copies.rowwise);
+    add_copy(entries, name + ".columnwise", copies.columnwise);
+    add_amax(entries, name + ".amax", copies.rowwise.amax);
+    if (spec.columnwise->hadamard) add_amax(entries, name + ".columnwise_amax", copies.columnwise.amax);
     width = std::max(width, static_cast<int>(printable(name).size()));
   }
   safetensors::write(flags.output, std::move(entries),

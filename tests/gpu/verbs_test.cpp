@@ -55,6 +55,44 @@ TEST_F(GpuVerbs, QuantizedRecipesAreRefusedOrTakeTheCpu) {
   expect_refused(train({"--device.name=cuda:63", "--run.dir=" + (folder / "other")}), Exit::kUnavailable, {"63"});
 }
 
+// The tensors that TransformerEngine cast on an H200; tests/app holds the CPU's bytes against its own.
+TEST_F(GpuVerbs, QuantizeWritesTheBytesOfTheCpu) {
+  const safetensors::Reader golden = safetensors::Reader::open(kGolden + "te/quantizers.safetensors");
+  std::vector<safetensors::Entry> inputs, even;
+  for (const auto& [name, view] : golden.tensors()) {
+    if (!name.starts_with("in.")) continue;
+    const safetensors::Entry entry{name, view.dtype, view.shape, view.bytes};
+    inputs.push_back(entry);
+    if (view.dtype == "BF16" && view.shape[0] % 32 == 0 && view.shape[1] % 32 == 0) even.push_back(entry);
+  }
+  ASSERT_FALSE(even.empty());
+  safetensors::write(folder / "all", inputs);
+  safetensors::write(folder / "even", even);
+  struct Case {
+    const char *recipe, *role, *input, *more;
+  };
+  for (const Case& c :
+       {Case{"fp8-delayed", "input", "all", "--scale=17.3"}, Case{"fp8-delayed", "grad", "all", "--scale=1"},
+        Case{"fp8-tensorwise", "input", "all", ""}, Case{"fp8-tensorwise", "grad", "all", "--scales=pow2"},
+        Case{"fp8-blockwise", "input", "all", ""}, Case{"fp8-blockwise", "weight", "all", "--scales=fp32"},
+        Case{"mxfp8", "input", "even", ""}, Case{"mxfp8", "weight", "even", "--enable_2d_quantization"},
+        Case{"nvfp4", "input", "even", ""}, Case{"nvfp4", "weight", "even", ""},
+        Case{"nvfp4", "grad", "even", "--seed=11"}}) {
+    SCOPED_TRACE(fmt::format("{} {} {}", c.recipe, c.role, c.more));
+    std::vector<std::string> args = {"quantize", "--recipe",       c.recipe,   "--role",       c.role,
+                                     "--input",  folder / c.input, "--output", folder / "cpu", "--device=cpu"};
+    if (*c.more) args.emplace_back(c.more);
+    VerbResult r = run_verb(args);
+    ASSERT_EQ(r.code, 0) << r.err;
+    const std::string said = r.out.substr(0, r.out.rfind("wrote"));
+    args[8] = folder / "gpu", args[9] = "--device=cuda";
+    r = run_verb(args);
+    ASSERT_EQ(r.code, 0) << r.err;
+    EXPECT_EQ(r.out.substr(0, r.out.rfind("wrote")), said);
+    EXPECT_EQ(read_text(folder / "gpu"), read_text(folder / "cpu"));
+  }
+}
+
 TEST_F(GpuVerbs, SampleDrawsTheSameTokensInFp32) {
   for (const char* arch : {"gpt2", "llama", "qwen2", "qwen3"}) {
     std::vector<std::string> args = {"sample",          kGolden + arch,        "--prompt=It was", "--dtype=fp32",
