@@ -2,6 +2,7 @@
 // does not (Exit::kInput).
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 

@@ -1,6 +1,7 @@
 // JSON from outside: nesting at most 64 deep, no key twice in an object, nothing after the value, valid UTF-8.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>

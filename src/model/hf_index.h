@@ -1,6 +1,7 @@
 // model.safetensors.index.json: which shard holds which tensor.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>

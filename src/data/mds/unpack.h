@@ -1,6 +1,7 @@
 // Compressed shards: a whole shard through one compressor, whose unpacked size the index gives.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
