@@ -111,7 +111,8 @@ void print_recipes() {
   fmt::print("recipes    {:<15} {:<9} {}\n", "", "here", "input | weight | gradient");
   for (const RecipeEntry& entry : recipe_table()) {
     const RecipeInfo info = entry.make({}, {.name = "doctor", .n = kN, .k = kK})->info();
-    fmt::print("           {:<15} {:<9} {} | {} | {}\n", entry.name, info.path, info.input, info.weight, info.grad);
+    fmt::print("           {:<15} {:<9} {} | {} | {}\n", entry.name, name_of(entry.path({}).path), info.input,
+               info.weight, info.grad);
   }
   fmt::print(
       "           native: the products run in the format itself. emulated: a CPU has no FP8 or FP4 products, so codes\n"

@@ -15,8 +15,7 @@ constexpr uint64_t kSeed = 20;
 
 PrecisionConfig full_precision() {
   PrecisionConfig precision;
-  for (const RecipeEntry& entry : recipe_table())
-    if (entry.bits == 32) precision.recipe = entry.name;
+  precision.recipe = plain_recipe(/*full_precision=*/true).name;
   return precision;
 }
 

@@ -122,9 +122,7 @@ class Output {
 
 bool parse(ProbeOptions& o, std::vector<std::string> args) {
   CLI::App app("Logits, loss, gradients and AdamW steps of a Hugging Face model on given tokens.", "probe");
-  o.precision.recipe = recipe_table().front().name;  // FP32 throughout
-  for (const RecipeEntry& entry : recipe_table())
-    if (entry.bits == 32) o.precision.recipe = entry.name;
+  o.precision.recipe = plain_recipe(/*full_precision=*/true).name;
   std::vector<double> betas = {o.adamw.beta1, o.adamw.beta2};
   app.add_option("model", o.folder, "Hugging Face folder: config.json, model.safetensors")->required();
   app.add_option("--input", o.input, "safetensors: input_ids I64 [B,T]; labels I64 [B,T]; document_lengths I64 [n]")

@@ -37,8 +37,9 @@ Linear make_head(const ModelConfig& model, const PrecisionConfig& precision, con
 void check_layer(const PrecisionConfig& precision, const ModelConfig& model, const Linear& linear, int64_t index,
                  int64_t m, bool on_gpu) {
   const RecipeEntry& recipe = precision.recipe_of(linear.name(), index, model.num_hidden_layers);
-  if (on_gpu && recipe.bits < 16)
-    fail(Exit::kUnavailable, "{}: recipe {} runs on the CPU alone in this version", linear.name(), recipe.name);
+  const RecipePath path = recipe.path({.gpu = on_gpu});
+  if (path.path == Path::kRefused)
+    fail(Exit::kUnavailable, "{}: recipe {} {}", linear.name(), recipe.name, path.refusal);
   recipe.check(precision.options, {linear.name(), linear.out_features(), linear.in_features(), 0}, m);
 }
 

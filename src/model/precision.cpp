@@ -15,12 +15,12 @@ std::vector<std::string> recipe_names() {
   return names;
 }
 
-// The recipe of layers that a scope leaves out: FP32 under a 32-bit recipe, else BF16.
-const RecipeEntry& high_precision(const RecipeEntry& recipe) {
-  const int bits = recipe.bits == 32 ? 32 : 16;
-  for (const RecipeEntry& entry : recipe_table())
-    if (entry.bits == bits) return entry;
-  fail(Exit::kInternal, "no recipe of {} bits", bits);
+// The recipe of layers that a scope leaves out.
+const RecipeEntry& high_precision(const RecipeEntry& recipe) { return plain_recipe(recipe.full_precision()); }
+
+// Whether any device multiplies the recipe's format itself.
+bool has_native_path(const RecipeEntry& recipe) {
+  return recipe.path({.gpu = false}).path == Path::kNative || recipe.path({.gpu = true}).path == Path::kNative;
 }
 
 // Expands the first {a,b} of a pattern; true if any expansion matches.
@@ -121,12 +121,12 @@ void PrecisionConfig::describe(config::Fields& f) {
 void PrecisionConfig::validate() const {
   const RecipeEntry& base = find_recipe(recipe);
   for (const std::string& name : recipes) find_recipe(name);
-  if (base.bits == 32 && weights != "fp32")
+  if (base.full_precision() && weights != "fp32")
     fail(Exit::kUsage, "precision.weights: {}, but recipe {} computes in FP32 and needs fp32", weights, recipe);
   for (const PrecisionRule& rule : rules) {
     if (rule.match.empty() || rule.recipe.empty())
       fail(Exit::kUsage, "precision.rules: a rule needs both match and recipe");
-    if ((find_recipe(rule.recipe).bits == 32) != (base.bits == 32))
+    if (find_recipe(rule.recipe).full_precision() != base.full_precision())
       fail(Exit::kUsage, "precision.rules: {} -> {}: FP32 layers cannot be mixed with recipe {}", rule.match,
            rule.recipe, recipe);
   }
@@ -134,7 +134,7 @@ void PrecisionConfig::validate() const {
   std::vector<std::string> in_use = {recipe};
   for (const PrecisionRule& rule : rules) in_use.push_back(rule.recipe);
   for (const std::string& name : in_use)
-    if (find_recipe(name).bits < 16)
+    if (!has_native_path(find_recipe(name)))
       fail(Exit::kUnavailable,
            "precision.path: native, but a CPU has no {} matrix unit; auto trains with exact emulation", name);
 }
@@ -185,7 +185,7 @@ std::string PrecisionConfig::rules_note(int64_t layers) const {
 }
 
 WeightMode PrecisionConfig::weight_mode() const {
-  if (find_recipe(recipe).bits == 32) return WeightMode::kF32;
+  if (find_recipe(recipe).full_precision()) return WeightMode::kF32;
   if (weights == "fp32") return WeightMode::kF32Master;
   return weights == "bf16" ? WeightMode::kBF16 : WeightMode::kBF16SR;
 }

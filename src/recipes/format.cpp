@@ -81,4 +81,23 @@ std::string str(const QuantFormat& format) {
   return text;
 }
 
+RecipePath path_of_plain(const RecipeTarget&) { return {.path = Path::kNative}; }
+
+RecipePath path_of_quantized(const RecipeTarget& target) {
+  if (target.gpu) return {.path = Path::kRefused, .refusal = "does not run on a GPU in this version"};
+  return {.path = Path::kEmulated};
+}
+
+const char* name_of(Path path) {
+  switch (path) {
+    case Path::kNative:
+      return "native";
+    case Path::kEmulated:
+      return "emulated";
+    case Path::kRefused:
+      return "refused";
+  }
+  return "?";
+}
+
 }  // namespace mantissa

@@ -18,6 +18,11 @@ inline OperandSpec both_copies(const QuantFormat& format) {
 // Whether the two copies of a tensor hold the same codes and scales, one transposed.
 bool same_codes(const OperandSpec& spec);
 
+// RecipeEntry::path of recipes whose operands every device multiplies as they are, and of those with formats that no
+// device multiplies in this version: a CPU emulates them.
+RecipePath path_of_plain(const RecipeTarget& target);
+RecipePath path_of_quantized(const RecipeTarget& target);
+
 // What the dimensions of a layer must be multiples of.
 struct DimensionRule {
   int64_t tokens = 1, out_features = 1, in_features = 1;

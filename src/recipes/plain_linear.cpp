@@ -35,7 +35,7 @@ class PlainLinear final : public LinearRecipe {
 
   RecipeInfo info() const override {
     const char* element = compute_ == DType::kF32 ? "FP32" : "BF16";
-    return {.name = recipe_, .path = "native", .input = element, .weight = element, .grad = element};
+    return {.name = recipe_, .input = element, .weight = element, .grad = element};
   }
 
  private:

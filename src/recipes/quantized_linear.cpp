@@ -53,11 +53,7 @@ RecipeInfo QuantizedLinear::info() const {
     const std::string rows = str(*spec.rowwise), columns = str(*spec.columnwise);
     return rows == columns ? rows : fmt::format("{} (columns {})", rows, columns);
   };
-  return {.name = recipe_,
-          .path = "emulated",  // a CPU has none of these formats
-          .input = both(formats_.input),
-          .weight = both(formats_.weight),
-          .grad = both(formats_.grad)};
+  return {.name = recipe_, .input = both(formats_.input), .weight = both(formats_.weight), .grad = both(formats_.grad)};
 }
 
 }  // namespace mantissa

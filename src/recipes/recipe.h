@@ -29,7 +29,6 @@ struct LinearSite {
 // What a recipe says of itself in tables and run.json.
 struct RecipeInfo {
   std::string name;                 // "fp8-delayed"
-  std::string path;                 // "native" or "emulated" on this device
   std::string input, weight, grad;  // e.g. "E4M3 1x32 E8M0"
 };
 
@@ -97,6 +96,23 @@ struct RecipeOptions {
 enum class Role : uint8_t { kInput, kWeight, kGrad };
 const char* name_of(Role role);  // "input" | "weight" | "grad"
 
+// What a recipe is to run on.
+struct RecipeTarget {
+  bool gpu = false;
+};
+
+// How it runs there.
+enum class Path : uint8_t {
+  kNative,    // the products multiply the format itself
+  kEmulated,  // codes and scales are the format's to the bit, the products run in BF16
+  kRefused,   // not at all
+};
+const char* name_of(Path path);  // "native" | "emulated" | "refused"
+struct RecipePath {
+  Path path = Path::kNative;
+  const char* refusal = "";  // kRefused: why, behind "recipe NAME "
+};
+
 // One row per recipe.
 struct RecipeEntry {
   const char* name;
@@ -106,7 +122,9 @@ struct RecipeEntry {
   // Throws Exit::kUsage when the layer's dimensions or the options cannot be taken; m = tokens of a micro-batch.
   void (*check)(const RecipeOptions& options, const LinearSite& site, int64_t m);
   std::unique_ptr<LinearRecipe> (*make)(const RecipeOptions& options, const LinearSite& site);
-  // Bits of the GEMM format: 32, 16, 8, 4 (floors and tables).
+  RecipePath (*path)(const RecipeTarget& target);
+  // Bits of the GEMM format: 32, 16, 8, 4, for floors and tables alone: what a recipe can do, path(), quantizes() and
+  // full_precision() say.
   int bits;
   // Dtype of compute weights, activations and activation gradients.
   DType compute;
@@ -115,11 +133,18 @@ struct RecipeEntry {
   // Both dimensions of a tensor are multiples of this, or it cannot be quantized at all; 1 = any shape.
   int64_t multiple;
   const char* summary;
+
+  // Whether its products take codes, so that operands have forms and quantization errors.
+  bool quantizes() const { return spec({}, Role::kInput).rowwise.has_value(); }
+  // Whether weights, activations and products are FP32, which nothing can be mixed with.
+  bool full_precision() const { return compute == DType::kF32; }
 };
 
 const std::vector<RecipeEntry>& recipe_table();
 // The recipes that a comparison sets against BF16 unless told otherwise.
 std::vector<std::string> compared_by_default();
+// The recipe that quantizes nothing, in FP32 or in BF16: the reference, the baseline.
+const RecipeEntry& plain_recipe(bool full_precision);
 // Throws Exit::kUsage with the nearest name.
 const RecipeEntry& find_recipe(const std::string& name);
 

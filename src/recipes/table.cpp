@@ -22,6 +22,12 @@ std::vector<std::string> compared_by_default() {
   return {fp8_delayed_recipe::entry().name, mxfp8_recipe::entry().name, nvfp4_recipe::entry().name};
 }
 
+const RecipeEntry& plain_recipe(bool full_precision) {
+  for (const RecipeEntry& entry : recipe_table())
+    if (!entry.quantizes() && entry.full_precision() == full_precision) return entry;
+  fail(Exit::kInternal, "no recipe quantizes nothing in {}", full_precision ? "fp32" : "bf16");
+}
+
 const RecipeEntry& find_recipe(const std::string& name) {
   std::vector<std::string> names;
   std::string all;

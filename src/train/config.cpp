@@ -134,7 +134,7 @@ void TrainConfig::resolve() {
   precision.validate();
   precision.validate_rules(model.num_hidden_layers);
   device.validate();
-  if (optimizer.state == "8bit" && find_recipe(precision.recipe).bits == 32)
+  if (optimizer.state == "8bit" && find_recipe(precision.recipe).full_precision())
     fail(Exit::kUsage, "optimizer.state: 8bit, but recipe {} keeps everything in FP32", precision.recipe);
   if (compare.weights.empty())
     fail(Exit::kUsage, "compare.weights: empty, expected at least one of fp32, bf16, bf16-sr");

@@ -101,8 +101,8 @@ void DeviceConfig::validate(const char* key) const {
 int DeviceConfig::ordinal() const { return std::max(0, parse_ordinal(name)); }
 
 std::string gpu_refusal(const std::string& recipe) {
-  if (find_recipe(recipe).bits >= 16) return "";
-  return fmt::format("recipe {} does not run on a GPU in this version", recipe);
+  const RecipePath path = find_recipe(recipe).path({.gpu = true});
+  return path.path == Path::kRefused ? fmt::format("recipe {} {}", recipe, path.refusal) : "";
 }
 
 ChosenDevice choose_device(const DeviceConfig& config, const std::vector<std::string>& recipes, const char* key) {

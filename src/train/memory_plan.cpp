@@ -57,7 +57,7 @@ class Ways {
     TrainConfig block = config_, c = config_;
     block.train.recompute = "block";
     const bool recomputes = config_.train.recompute == "block";
-    const bool low = find_recipe(config_.precision.recipe).bits < 32;
+    const bool low = !find_recipe(config_.precision.recipe).full_precision();
     fewer_rows(config_, "");
     if (!recomputes) try_one("train.recompute: block", block);
     if (low && config_.precision.weights == "fp32") {

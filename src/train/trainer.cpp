@@ -99,10 +99,14 @@ Trainer::Trainer(const TrainConfig& config, const Dataset& data, const MachineRa
   eval_batch_.reserve(memory_.micro_rows, config_.data.sequence_length);
 }
 
+Path Trainer::path_of(const Linear& linear) const {
+  return find_recipe(linear.recipe().info().name).path({.gpu = device_ != nullptr}).path;
+}
+
 std::string Trainer::path() {
   for (const Linear* linear : engine_->decoder().linears())
-    if (linear->recipe().info().path != "native") return linear->recipe().info().path;
-  return "native";
+    if (path_of(*linear) != Path::kNative) return name_of(path_of(*linear));
+  return name_of(Path::kNative);
 }
 
 std::string Trainer::rules_note() const {
@@ -117,7 +121,7 @@ double Trainer::low_precision_share() {
   for (const Linear* linear : engine_->decoder().linears()) {
     const double flops = static_cast<double>(linear->in_features()) * static_cast<double>(linear->out_features());
     all += flops;
-    if (find_recipe(linear->recipe().info().name).bits < 16) low += flops;
+    if (find_recipe(linear->recipe().info().name).quantizes()) low += flops;
   }
   return low / all;
 }
@@ -130,7 +134,7 @@ Json Trainer::info() {
     const RecipeInfo i = linear->recipe().info();
     layers.push_back({{"name", linear->name()},
                       {"recipe", i.name},
-                      {"path", i.path},
+                      {"path", name_of(path_of(*linear))},
                       {"input", i.input},
                       {"weight", i.weight},
                       {"grad", i.grad}});

@@ -75,7 +75,7 @@ class Trainer {
   Json info();
   // "native", or "emulated" where any layer runs so.
   std::string path();
-  // Share of the forward GEMM FLOPs that run under a recipe of fewer than 16 bits.
+  // Share of the forward GEMM FLOPs that run under a recipe that quantizes.
   double low_precision_share();
   // What the recipe's name does not say: that precision.rules leave no layer to it, or take layers from a baseline of
   // 16 or 32 bits; else "".
@@ -93,6 +93,8 @@ class Trainer {
     int64_t tail_steps = 0, steady_steps = 0, idle_steps = 0, amax_steps = 0;
   };
 
+  // How a layer's products run on this device.
+  Path path_of(const Linear& linear) const;
   void start(const TrainHooks& hooks);
   void warm_up();
   // The batch as the engine takes it. GPU: Exit::kInput for more documents than a captured step has room for.

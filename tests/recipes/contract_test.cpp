@@ -207,7 +207,16 @@ TEST_P(Contract, EvaluationLeavesNoTrace) {
 TEST_P(Contract, SaysWhatItIs) {
   const RecipeInfo info = entry.make(options, {.name = "l", .n = 32, .k = 32, .tensor_id = 0})->info();
   EXPECT_EQ(info.name, entry.name);
-  EXPECT_EQ(info.path, entry.bits < 16 ? "emulated" : "native");
+  EXPECT_EQ(entry.quantizes(), entry.bits < 16);
+  EXPECT_EQ(entry.full_precision(), entry.bits == 32);
+  EXPECT_STREQ(name_of(entry.path({}).path), entry.quantizes() ? "emulated" : "native");
+  // Every path has a word, every refusal a reason.
+  for (const bool gpu : {false, true}) {
+    const RecipePath path = entry.path({.gpu = gpu});
+    EXPECT_EQ(path.path == Path::kRefused, std::string(path.refusal) != "");
+  }
+  EXPECT_STREQ(plain_recipe(true).name, "fp32");
+  EXPECT_STREQ(plain_recipe(false).name, "bf16");
   EXPECT_FALSE(info.input.empty());
   EXPECT_FALSE(info.weight.empty());
   EXPECT_FALSE(info.grad.empty());

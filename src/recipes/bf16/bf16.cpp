@@ -1,6 +1,7 @@
 // BF16 operands, FP32 accumulation: the baseline that other recipes are held against.
 #include "recipes/bf16/bf16.h"
 
+#include "recipes/format.h"
 #include "recipes/plain_linear.h"
 
 namespace mantissa::bf16_recipe {
@@ -19,6 +20,7 @@ RecipeEntry entry() {
           .spec = spec,
           .check = check_site,
           .make = make,
+          .path = path_of_plain,
           .bits = 16,
           .compute = DType::kBF16,
           .options = {},

@@ -1,6 +1,7 @@
 // Everything in FP32: the reference of goldens and probes.
 #include "recipes/fp32/fp32.h"
 
+#include "recipes/format.h"
 #include "recipes/plain_linear.h"
 
 namespace mantissa::fp32_recipe {
@@ -19,6 +20,7 @@ RecipeEntry entry() {
           .spec = spec,
           .check = check_site,
           .make = make,
+          .path = path_of_plain,
           .bits = 32,
           .compute = DType::kF32,
           .options = {},

@@ -101,6 +101,7 @@ RecipeEntry entry() {
           .spec = spec,
           .check = check_site,
           .make = make,
+          .path = path_of_quantized,
           .bits = 8,
           .compute = DType::kBF16,
           .options = {"format", "margin", "amax_history_len", "amax_compute_algo"},

@@ -40,6 +40,7 @@ RecipeEntry entry() {
           .spec = spec,
           .check = check_site,
           .make = make,
+          .path = path_of_quantized,
           .bits = 4,
           .compute = DType::kBF16,
           .options = {"disable_rht", "disable_stochastic_rounding", "disable_2d_quantization"},
