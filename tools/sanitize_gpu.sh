@@ -56,6 +56,10 @@ cases() {
         "$build/mantissa train $work/$model.yaml --run.dir=$work/$tool-$model-$attention"
     done
   done
+  for model in qwen3-128 qwen3-96 qwen3-72; do
+    echo "train-$model $options : env MANTISSA_ATTENTION=own" \
+      "$build/mantissa train $work/$model.yaml --run.dir=$work/$tool-$model"
+  done
   if [[ $tool == racecheck ]]; then
     race_cases | sed "s|: |: $build/gpu_test --gtest_filter=|"
     return
@@ -110,6 +114,10 @@ batch: {tokens: 1024, micro_batch: 4}
 precision: {weights: bf16, recipe: bf16}
 train: {steps: 3, eval_rows: 2, save_weights: false}
 EOT
+  local width
+  for width in 128 96 72; do
+    sed "s/name: qwen3,/name: qwen3-$width,/; s/head_dim: 64/head_dim: $width/" "$work/qwen3.yaml" >"$work/qwen3-$width.yaml"
+  done
   cat >"$work/gpt2.yaml" <<EOT
 run: {name: gpt2, seed: 42}
 device: {name: cuda, search: false}

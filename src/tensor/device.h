@@ -19,6 +19,7 @@ struct DeviceOptions {
   bool deterministic = false;  // the same bits in every run, at a price in speed
   bool search = true;          // GEMM algorithms are timed once for each shape; deterministic takes the library's first
   std::string cache_folder;    // what searches found, kept from run to run; "": nowhere
+  bool overlap = true;         // kernels made for it begin while the one before them ends; the bits are the same
 };
 
 struct DeviceInfo {

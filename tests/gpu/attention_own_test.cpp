@@ -204,6 +204,27 @@ TEST_F(GpuFusedAttention, ServesOtherDocumentsFromAGraph) {
   }
 }
 
+// More pieces of 128 keys than three for each multiprocessor: a block takes several, one after another.
+TEST_F(GpuFusedAttention, BlocksTakeSeveralPieces) {
+  const Case c{"many", {16, 8, 128}, random_lengths(24, 600, 12)};
+  int64_t pieces = 0;
+  for (const int length : c.lengths) pieces += ceil_div(length, 128) * c.layout.kv_heads;
+  ASSERT_GT(pieces, 3 * device().info().multiprocessors);
+  ASSERT_GT(pieces, 400);
+  const Inputs inputs(c);
+  const Result want = inputs.on_cpu();
+  const OnGpu own(device(), c, inputs, DType::kBF16);
+  own.run(exec());
+  EXPECT_LT(relative_error(own.result().out, want.out), 4e-3);
+  EXPECT_LT(relative_error(own.result().dqkv, want.dqkv), 1e-2);
+  if (device().info().cudnn.empty()) return;
+  setenv("MANTISSA_ATTENTION", "cudnn", 1);
+  const OnGpu library(device(), c, inputs, DType::kBF16);
+  library.run(exec());
+  EXPECT_LT(relative_error(own.result().out, library.result().out), 1e-2);
+  EXPECT_LT(relative_error(own.result().dqkv, library.result().dqkv), 2e-2);
+}
+
 TEST_F(GpuOwnAttention, RepeatsEveryBit) {
   const std::vector<std::byte> poison(size_t{4} << 20, std::byte{0xff});
   for (const Case& c : cases()) {

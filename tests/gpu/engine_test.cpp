@@ -164,6 +164,18 @@ TEST_F(GpuEngineDeterministic, SameBitsAtEveryWidthOfAHead) {
   }
 }
 
+// What a kernel that begins early reads is there: with every kernel waiting for the whole of the one before, the bits
+// are the same.
+TEST_F(GpuEngineDeterministic, SameBitsWithoutOverlap) {
+  const std::unique_ptr<Device> in_turn = open_device({.deterministic = true, .search = false, .overlap = false});
+  for (const char* arch : {"gpt2", "llama", "qwen3"})
+    for (const bool graphs : {true, false}) {
+      const EngineCase c{.arch = arch, .weights = "bf16", .graphs = graphs};
+      expect_same_bits(train(*make_engine(c, in_turn.get()), 3), train(*make_engine(c, &device()), 3),
+                       fmt::format("{} graphs {}", arch, graphs));
+    }
+}
+
 // A graph that was captured with one z weight computes another one's step.
 TEST_F(GpuEngineDeterministic, TheZLossMayChangeFromStepToStep) {
   const Rows rows = packed_rows(3);

@@ -55,7 +55,7 @@ void launch(CudaDevice& device, const Grid& grid, void (*kernel)(Params...), Arg
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;
   config.attrs = &overlap;
-  config.numAttrs = grid.follows && device.info().sm >= 90 ? 1 : 0;
+  config.numAttrs = grid.follows && device.options().overlap && device.info().sm >= 90 ? 1 : 0;
   MANTISSA_CUDA_ON(device, cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...));
 }
 
