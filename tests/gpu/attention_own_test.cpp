@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "ops/attention.h"
+#include "tensor/quant.h"
 #include "tests/gpu/on_device.h"
 
 namespace mantissa {
@@ -212,15 +213,17 @@ TEST_F(GpuFusedAttention, BlocksTakeSeveralPieces) {
   ASSERT_GT(pieces, 3 * device().info().multiprocessors);
   ASSERT_GT(pieces, 400);
   const Inputs inputs(c);
+  Exec roomy(device());
+  roomy.reserve_scratch(int64_t{1} << 30);
   const Result want = inputs.on_cpu();
   const OnGpu own(device(), c, inputs, DType::kBF16);
-  own.run(exec());
+  own.run(roomy);
   EXPECT_LT(relative_error(own.result().out, want.out), 4e-3);
   EXPECT_LT(relative_error(own.result().dqkv, want.dqkv), 1e-2);
   if (device().info().cudnn.empty()) return;
   setenv("MANTISSA_ATTENTION", "cudnn", 1);
   const OnGpu library(device(), c, inputs, DType::kBF16);
-  library.run(exec());
+  library.run(roomy);
   EXPECT_LT(relative_error(own.result().out, library.result().out), 1e-2);
   EXPECT_LT(relative_error(own.result().dqkv, library.result().dqkv), 2e-2);
 }
