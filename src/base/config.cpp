@@ -236,6 +236,7 @@ void refuse_undescribed(const Node& node, const std::string& prefix, const Descr
 std::string read_stream(const std::string& path) {
   constexpr size_t kMaxBytes = size_t{1} << 20;
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0 && errno == ENOENT) fail(Exit::kUsage, "{}: no such config file", path);
   if (file < 0) fail(Exit::kUsage, "{}: cannot open: {}", path, std::strerror(errno));
   std::string text;
   char piece[1 << 14];

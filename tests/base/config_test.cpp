@@ -257,7 +257,7 @@ TEST(Config, DuplicateKeys) {
 TEST(Config, BrokenFiles) {
   const TempFolder folder;
   EXPECT_EQ(error_of(Exit::kUsage, [&] { Source::from_file(folder / "none.yaml", {}); }),
-            (folder / "none.yaml") + ": cannot open: No such file or directory");
+            (folder / "none.yaml") + ": no such config file");
   EXPECT_EQ(error_of(Exit::kUsage, [&] { Source::from_file(folder.path(), {}); }),
             folder.path() + ": is a folder, expected a file");
   EXPECT_TRUE(refusal("run: {name: x\nbatch: 3").starts_with("configs/a.yaml:"));
