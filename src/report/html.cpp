@@ -12,8 +12,9 @@
 namespace mantissa::report {
 namespace {
 
-// dygraphs without its first line (its licence stands in full beside it) and without the reference to a source map. Where
-// it writes a style attribute it sets the style's text instead: the same style, and the one way the page's policy allows.
+// dygraphs without its first line (its licence stands in full beside it) and without the reference to a source map.
+// Where it writes a style attribute it sets the style's text instead: the same style, and the one way the page's policy
+// allows.
 std::string dygraphs_script() {
   constexpr std::string_view kAttribute = ".setAttribute(\"style\",", kStyle = ".style.cssText=(";
   std::string_view text = asset("dygraph.min.js");
@@ -100,8 +101,9 @@ std::string render_html(const ReportData& data) {
 void write_report(const std::vector<std::filesystem::path>& dirs, const std::filesystem::path& out) {
   if (dirs.empty())
     fail(Exit::kUsage, "report: no directory given, expected one or more run or comparison directories");
+  const std::string page = render_html(read_all(dirs));  // what cannot be read is named before what cannot be written
   expect_replaceable(out.string());
-  write_atomic(out.string(), render_html(read_all(dirs)));
+  write_atomic(out.string(), page);
 }
 
 }  // namespace mantissa::report
