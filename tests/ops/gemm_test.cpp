@@ -256,6 +256,8 @@ TEST(Gemm, Nvfp4OfZeroAmaxIsZero) {
 }
 
 #ifdef _OPENMP
+// Of the project's kernels. oneDNN, which runs where MANTISSA_GEMM asks for it or the CPU has no AVX2, cuts K by threads
+// on some processors.
 TEST(Gemm, ResultsDoNotDependOnThreads) {
   std::mt19937 random(11);
   const int64_t m = 200, n = 310, k = 700;
@@ -269,6 +271,7 @@ TEST(Gemm, ResultsDoNotDependOnThreads) {
       Exec exec;
       size_t i = 0;
       for (const GemmCandidate* candidate : test::candidates_for(exec, p)) {
+        if (!candidate->engine) continue;
         std::vector<float> c = test::run_product(exec, *candidate, p);
         if (threads == 1)
           first.push_back(std::move(c));
