@@ -95,7 +95,8 @@ std::string hf_dropout(const std::string& folder) {
   // GPT-2 alone; Llama and Qwen with dropout are refused. GPT2Config of transformers: 0.1 each.
   constexpr double kGpt2Default = 0.1;
   const Json config = read_json(join_path(folder, hf::kConfig), kMaxConfigBytes);
-  if (!config.is_object() || !config.contains("model_type") || config["model_type"] != "gpt2") return "";
+  const auto type = config.find("model_type");  // end() of what is no object
+  if (type == config.end() || !type->is_string() || type->get_ref<const std::string&>() != "gpt2") return "";
   std::vector<std::string> parts;
   for (const char* key : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) {
     const auto at = config.find(key);
