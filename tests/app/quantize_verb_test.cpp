@@ -301,7 +301,7 @@ TEST_F(QuantizeVerb, BadInputGetsOneLineAndACode) {
   refuses(2, "did you mean --recipe?", run({"--recip", "mxfp8", "--role", "grad"}));
   refuses(2, "--recipe is required", run({"--role", "grad"}));
   refuses(8, "--device: cuda:63", run_on(input, "mxfp8", "grad", {"--device", "cuda:63"}));
-  refuses(2, "--device is gpu", run_on(input, "mxfp8", "grad", {"--device", "gpu"}));
+  refuses(2, "--device: gpu: expected auto", run_on(input, "mxfp8", "grad", {"--device", "gpu"}));
   refuses(3, "absent", run_on(path("absent"), "mxfp8", "grad"));
   refuses(3, "t is I32", run_on(write_pattern(32, 64, false, "I32"), "mxfp8", "grad"));
   safetensors::write(path("vector"), {{"t", "F32", {4}, std::as_bytes(std::span("0123456789abcde"))}});
