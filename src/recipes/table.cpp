@@ -1,11 +1,11 @@
-// The recipes, in the order of tables. A new recipe is a folder and a row here.
-#include "recipes/bf16/bf16.h"
-#include "recipes/fp32/fp32.h"
-#include "recipes/fp8_blockwise/fp8_blockwise.h"
+// The recipes, in the order of tables. A new recipe is a file and a row here.
+#include "recipes/bf16.h"
+#include "recipes/fp32.h"
+#include "recipes/fp8_blockwise.h"
 #include "recipes/fp8_delayed/fp8_delayed.h"
-#include "recipes/fp8_tensorwise/fp8_tensorwise.h"
-#include "recipes/mxfp8/mxfp8.h"
-#include "recipes/nvfp4/nvfp4.h"
+#include "recipes/fp8_tensorwise.h"
+#include "recipes/mxfp8.h"
+#include "recipes/nvfp4.h"
 #include "recipes/recipe.h"
 
 namespace mantissa {

@@ -15,7 +15,7 @@ CLEAN = {
     "src/ops/cpu/norm.cpp": '#include <cmath>\n#include "ops/cpu/norm.h"\n// no std::vector, no throw here\nint x;\n',
     "src/train/trainer.cpp": '#include "data/loader.h"\n#include "model/decoder.h"\n',
     "src/app/main.cpp": '#include "report/table.h"\n#include "train/trainer.h"\n',
-    "src/recipes/nvfp4/recipe.cpp": 'const char* name = "nvfp4";\n',
+    "src/recipes/nvfp4.cpp": 'const char* name = "nvfp4";\n',
     "src/ops/cuda/norm.cu": '#include <cuda_runtime.h>\n',
     "tests/ops/norm_test.cpp": '#include "ops/norm.h"\n#include "tests/ops/cases.h"\nauto r = "mxfp8";\n',
 }

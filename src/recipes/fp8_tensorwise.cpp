@@ -1,5 +1,5 @@
 // FP8 with one FP32 scale a tensor from its current amax (TransformerEngine: Float8CurrentScaling). docs/numerics.md 4.
-#include "recipes/fp8_tensorwise/fp8_tensorwise.h"
+#include "recipes/fp8_tensorwise.h"
 
 #include "recipes/format.h"
 #include "recipes/quantized_linear.h"

@@ -1,31 +1,31 @@
-// Everything in FP32: the reference of goldens and probes.
-#include "recipes/fp32/fp32.h"
+// BF16 operands, FP32 accumulation: the baseline that other recipes are held against.
+#include "recipes/bf16.h"
 
 #include "recipes/format.h"
 #include "recipes/plain_linear.h"
 
-namespace mantissa::fp32_recipe {
+namespace mantissa::bf16_recipe {
 namespace {
 
 OperandSpec spec(const RecipeOptions&, Role) { return {}; }
 void check_site(const RecipeOptions&, const LinearSite&, int64_t) {}
 std::unique_ptr<LinearRecipe> make(const RecipeOptions&, const LinearSite& site) {
-  return make_plain_linear("fp32", DType::kF32, site);
+  return make_plain_linear("bf16", DType::kBF16, site);
 }
 
 }  // namespace
 
 RecipeEntry entry() {
-  return {.name = "fp32",
+  return {.name = "bf16",
           .spec = spec,
           .check = check_site,
           .make = make,
           .path = path_of_plain,
-          .bits = 32,
-          .compute = DType::kF32,
+          .bits = 16,
+          .compute = DType::kBF16,
           .options = {},
           .multiple = 1,
-          .summary = "everything in FP32: the reference"};
+          .summary = "BF16 operands, FP32 accumulation: the baseline"};
 }
 
-}  // namespace mantissa::fp32_recipe
+}  // namespace mantissa::bf16_recipe

@@ -1,6 +1,6 @@
 // FP8 with a scale per 1x128 block of activations and gradients and per 128x128 block of weights (TransformerEngine:
 // Float8BlockScaling). docs/numerics.md 5A.
-#include "recipes/fp8_blockwise/fp8_blockwise.h"
+#include "recipes/fp8_blockwise.h"
 
 #include "recipes/format.h"
 #include "recipes/quantized_linear.h"

@@ -1,31 +1,31 @@
-// BF16 operands, FP32 accumulation: the baseline that other recipes are held against.
-#include "recipes/bf16/bf16.h"
+// Everything in FP32: the reference of goldens and probes.
+#include "recipes/fp32.h"
 
 #include "recipes/format.h"
 #include "recipes/plain_linear.h"
 
-namespace mantissa::bf16_recipe {
+namespace mantissa::fp32_recipe {
 namespace {
 
 OperandSpec spec(const RecipeOptions&, Role) { return {}; }
 void check_site(const RecipeOptions&, const LinearSite&, int64_t) {}
 std::unique_ptr<LinearRecipe> make(const RecipeOptions&, const LinearSite& site) {
-  return make_plain_linear("bf16", DType::kBF16, site);
+  return make_plain_linear("fp32", DType::kF32, site);
 }
 
 }  // namespace
 
 RecipeEntry entry() {
-  return {.name = "bf16",
+  return {.name = "fp32",
           .spec = spec,
           .check = check_site,
           .make = make,
           .path = path_of_plain,
-          .bits = 16,
-          .compute = DType::kBF16,
+          .bits = 32,
+          .compute = DType::kF32,
           .options = {},
           .multiple = 1,
-          .summary = "BF16 operands, FP32 accumulation: the baseline"};
+          .summary = "everything in FP32: the reference"};
 }
 
-}  // namespace mantissa::bf16_recipe
+}  // namespace mantissa::fp32_recipe

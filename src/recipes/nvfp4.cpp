@@ -1,7 +1,7 @@
 // FP4 with an E4M3 scale per 16 elements and an FP32 scale a tensor (TransformerEngine: NVFP4BlockScaling). Weights
 // share a scale per 16x16; gradients round stochastically; what wgrad contracts is rotated by a random Hadamard
 // transform along the tokens first, which cancels in the product. docs/numerics.md 6.
-#include "recipes/nvfp4/nvfp4.h"
+#include "recipes/nvfp4.h"
 
 #include "recipes/format.h"
 #include "recipes/quantized_linear.h"

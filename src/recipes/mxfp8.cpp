@@ -1,6 +1,6 @@
 // Microscaling FP8: a power-of-two scale per 32 elements along the contraction (TransformerEngine: MXFP8BlockScaling;
 // OCP MX v1.0 with the exponent rounded up). docs/numerics.md 5B.
-#include "recipes/mxfp8/mxfp8.h"
+#include "recipes/mxfp8.h"
 
 #include "recipes/format.h"
 #include "recipes/quantized_linear.h"
