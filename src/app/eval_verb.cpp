@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "data/encode.h"
-#include "model/hf_export.h"
+#include "model/hf/export.h"
 #include "train/config.h"
 #include "train/evaluate.h"
 #include "train/run_log.h"

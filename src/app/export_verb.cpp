@@ -6,8 +6,8 @@
 #include "base/file.h"
 #include "base/units.h"
 #include "model/arch/arch.h"
-#include "model/hf_export.h"
-#include "model/hf_tensors.h"
+#include "model/hf/export.h"
+#include "model/hf/tensors.h"
 
 namespace mantissa {
 namespace {

@@ -15,9 +15,9 @@
 #include "data/tokenizer/tokenizer.h"
 #include "model/arch/arch.h"
 #include "model/flops.h"
-#include "model/hf_checkpoint.h"
-#include "model/hf_folder.h"
-#include "model/hf_tensors.h"
+#include "model/hf/checkpoint.h"
+#include "model/hf/folder.h"
+#include "model/hf/tensors.h"
 #include "report/run_reader.h"
 #include "report/table.h"
 

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/machine.h"
 #include "base/units.h"
-#include "model/hf_export.h"
+#include "model/hf/export.h"
 #include "train/memory_plan.h"
 
 namespace mantissa {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "data/tokenizer/tokenizer.h"
-#include "model/hf_checkpoint.h"
+#include "model/hf/checkpoint.h"
 #include "train/device_config.h"
 
 namespace mantissa {

@@ -7,7 +7,7 @@
 #include "base/console.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "model/hf_checkpoint.h"
+#include "model/hf/checkpoint.h"
 
 namespace mantissa {
 namespace {

@@ -7,10 +7,10 @@
 #include "base/units.h"
 #include "data/tokenizer/tokenizer.h"
 #include "model/arch/arch.h"
-#include "model/hf_checkpoint.h"
-#include "model/hf_export_config.h"
-#include "model/hf_match.h"
-#include "model/hf_values.h"
+#include "model/hf/checkpoint.h"
+#include "model/hf/export_config.h"
+#include "model/hf/match.h"
+#include "model/hf/values.h"
 
 namespace mantissa {
 namespace {

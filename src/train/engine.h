@@ -6,7 +6,7 @@
 
 #include "data/batch.h"
 #include "model/decoder.h"
-#include "model/hf_checkpoint.h"
+#include "model/hf/checkpoint.h"
 #include "train/micro_batch.h"
 #include "train/step_graphs.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "data/dataset.h"
-#include "model/hf_export.h"
+#include "model/hf/export.h"
 #include "train/config.h"
 #include "train/run_folder.h"
 

@@ -19,8 +19,8 @@
 #include "base/sha256.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "model/hf_checkpoint.h"
-#include "model/hf_folder.h"
+#include "model/hf/checkpoint.h"
+#include "model/hf/folder.h"
 
 namespace mantissa {
 namespace {

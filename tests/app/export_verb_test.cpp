@@ -1,7 +1,7 @@
 // mantissa export: what it writes reads back, and what differs is named.
 #include "app/export_check.h"
 #include "base/safetensors.h"
-#include "model/hf_checkpoint.h"
+#include "model/hf/checkpoint.h"
 #include "tests/app/verb_run.h"
 #include "tests/model/model_folder.h"
 

@@ -2,9 +2,9 @@
 #include "model/param.h"
 
 #include "base/safetensors.h"
-#include "model/hf_checkpoint.h"
-#include "model/hf_export.h"
-#include "model/hf_values.h"
+#include "model/hf/checkpoint.h"
+#include "model/hf/export.h"
+#include "model/hf/values.h"
 #include "tests/base/support.h"
 #include "tests/gpu/models.h"
 

@@ -1,10 +1,10 @@
 // Written model folders: read back bit for bit, whole or not at all, with the keys of old and new transformers.
-#include "model/hf_export.h"
+#include "model/hf/export.h"
 
 #include <csignal>
 #include <set>
 
-#include "model/hf_tensors.h"
+#include "model/hf/tensors.h"
 #include "tests/base/child_cost.h"
 #include "tests/model/model_folder.h"
 

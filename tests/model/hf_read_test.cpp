@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "base/file.h"
-#include "model/hf_export.h"
+#include "model/hf/export.h"
 #include "tests/model/model_folder.h"
 
 namespace mantissa {

@@ -1,8 +1,8 @@
 // Model folders that are not what they should be: each refused with its name and the reason, exit 3.
 #include <unistd.h>
 
-#include "model/hf_export.h"
-#include "model/hf_index.h"
+#include "model/hf/export.h"
+#include "model/hf/index.h"
 #include "tests/base/child_cost.h"
 #include "tests/model/model_folder.h"
 

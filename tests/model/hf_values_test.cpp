@@ -1,5 +1,5 @@
 // Every code of F16 and BF16, rounding, non-finite counts; parts written and read again.
-#include "model/hf_values.h"
+#include "model/hf/values.h"
 
 #include <cmath>
 #include <limits>

@@ -14,7 +14,7 @@
 #include "base/safetensors.h"
 #include "base/text.h"
 #include "model/arch/arch.h"
-#include "model/hf_checkpoint.h"
+#include "model/hf/checkpoint.h"
 #include "tests/base/support.h"
 
 namespace mantissa::testing {

@@ -1,4 +1,4 @@
-#include "model/hf_values.h"
+#include "model/hf/values.h"
 
 #include <algorithm>
 #include <atomic>

@@ -1,4 +1,4 @@
-#include "model/hf_index.h"
+#include "model/hf/index.h"
 
 #include <nlohmann/json.hpp>
 

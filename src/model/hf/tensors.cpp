@@ -1,12 +1,12 @@
-#include "model/hf_tensors.h"
+#include "model/hf/tensors.h"
 
 #include <map>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "model/hf_folder.h"
-#include "model/hf_index.h"
+#include "model/hf/folder.h"
+#include "model/hf/index.h"
 
 namespace mantissa::hf {
 namespace {

@@ -8,9 +8,9 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "model/arch/arch.h"
-#include "model/hf_checkpoint.h"
-#include "model/hf_folder.h"
-#include "model/hf_match.h"
+#include "model/hf/checkpoint.h"
+#include "model/hf/folder.h"
+#include "model/hf/match.h"
 
 namespace mantissa {
 namespace {

@@ -1,11 +1,11 @@
-#include "model/hf_match.h"
+#include "model/hf/match.h"
 
 #include <set>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "model/arch/arch.h"
-#include "model/hf_values.h"
+#include "model/hf/values.h"
 
 namespace mantissa::hf {
 namespace {

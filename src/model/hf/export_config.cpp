@@ -1,4 +1,4 @@
-#include "model/hf_export_config.h"
+#include "model/hf/export_config.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "model/arch/arch.h"
-#include "model/hf_folder.h"
+#include "model/hf/folder.h"
 
 namespace mantissa::hf {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "model/hf_export.h"
+#include "model/hf/export.h"
 
 namespace mantissa::hf {
 

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "base/safetensors.h"
-#include "model/hf_match.h"
+#include "model/hf/match.h"
 #include "model/param_writer.h"
 
 namespace mantissa::hf {

@@ -1,4 +1,4 @@
-#include "model/hf_folder.h"
+#include "model/hf/folder.h"
 
 #include <fmt/core.h>
 
@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/folder.h"
 #include "base/text.h"
-#include "model/hf_export.h"
+#include "model/hf/export.h"
 
 namespace mantissa {
 namespace hf {

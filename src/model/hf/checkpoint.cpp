@@ -1,10 +1,10 @@
-#include "model/hf_checkpoint.h"
+#include "model/hf/checkpoint.h"
 
 #include "base/error.h"
 #include "base/file.h"
 #include "model/arch/arch.h"
-#include "model/hf_match.h"
-#include "model/hf_values.h"
+#include "model/hf/match.h"
+#include "model/hf/values.h"
 
 namespace mantissa {
 namespace {

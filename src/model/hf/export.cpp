@@ -1,4 +1,4 @@
-#include "model/hf_export.h"
+#include "model/hf/export.h"
 
 #include <algorithm>
 #include <map>
@@ -10,10 +10,10 @@
 #include "base/json.h"
 #include "base/mapped_range.h"
 #include "base/safetensors.h"
-#include "model/hf_export_config.h"
-#include "model/hf_folder.h"
-#include "model/hf_match.h"
-#include "model/hf_values.h"
+#include "model/hf/export_config.h"
+#include "model/hf/folder.h"
+#include "model/hf/match.h"
+#include "model/hf/values.h"
 
 namespace mantissa {
 namespace {

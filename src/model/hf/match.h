@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "model/hf_tensors.h"
+#include "model/hf/tensors.h"
 #include "model/model_config.h"
 #include "model/param.h"
 
