@@ -14,8 +14,10 @@ CHAIN = ["base", "numerics", "tensor", "ops", "recipes", "model", "train", "app"
 ALLOWED = {folder: set(CHAIN[: i + 1]) for i, folder in enumerate(CHAIN)}
 ALLOWED["data"] = {"base", "data"}
 ALLOWED["report"] = {"base", "report"}
-ALLOWED["train"] |= {"data"}
-ALLOWED["app"] |= {"data", "report"}
+ALLOWED["device"] = ALLOWED["recipes"] | {"device"}
+ALLOWED["generation"] = ALLOWED["model"] | {"data", "generation"}
+ALLOWED["train"] |= {"data", "device", "generation"}
+ALLOWED["app"] |= ALLOWED["train"] | {"report"}
 ALLOWED["gpu"] = ALLOWED["train"]  # tests of the GPU, from ops to runs
 ALLOWED["modules"] = ALLOWED["ops"] | {"data", "modules"}  # libraries loaded at run time
 

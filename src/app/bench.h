@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "app/flags.h"
+#include "device/device_config.h"
 #include "tensor/device.h"
-#include "train/device_config.h"
 
 namespace mantissa {
 

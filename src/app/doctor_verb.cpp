@@ -13,11 +13,11 @@
 #include "base/units.h"
 #include "base/version.h"
 #include "data/readers/parquet_module.h"
+#include "device/device_config.h"
 #include "ops/gemm.h"
 #include "ops/onednn.h"
 #include "recipes/recipe.h"
 #include "report/assets.h"
-#include "train/device_config.h"
 
 namespace mantissa {
 namespace {

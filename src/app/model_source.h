@@ -6,8 +6,8 @@
 #include <string>
 
 #include "data/tokenizer/tokenizer.h"
+#include "device/device_config.h"
 #include "model/hf/checkpoint.h"
-#include "train/device_config.h"
 
 namespace mantissa {
 

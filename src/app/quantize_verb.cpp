@@ -11,10 +11,10 @@
 #include "app/verbs.h"
 #include "base/safetensors.h"
 #include "base/text.h"
+#include "device/device_config.h"
 #include "ops/quantize.h"
 #include "recipes/recipe.h"
 #include "tensor/arena.h"
-#include "train/device_config.h"
 
 namespace mantissa {
 namespace {

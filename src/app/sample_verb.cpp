@@ -13,9 +13,9 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "data/chat.h"
+#include "generation/text_generation.h"
 #include "model/arch/arch.h"
 #include "ops/cached_attention.h"
-#include "train/text_generation.h"
 
 namespace mantissa {
 namespace {

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "data/dataset.h"
-#include "model/generator.h"
+#include "device/device_config.h"
+#include "generation/generator.h"
 #include "model/precision.h"
-#include "train/device_config.h"
 #include "train/engine.h"
 #include "train/schedule.h"
 

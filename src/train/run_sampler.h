@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "generation/text_generation.h"
 #include "train/config.h"
-#include "train/text_generation.h"
 
 namespace mantissa {
 

@@ -1,5 +1,5 @@
 // Decoding on a GPU against the decoder on the CPU, prompt and single tokens, after a reset and in pieces.
-#include "model/generator.h"
+#include "generation/generator.h"
 
 #include "tests/gpu/models.h"
 

@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "data/dataset.h"
 #include "data/loader.h"
-#include "model/generator.h"
+#include "generation/generator.h"
 #include "tests/base/support.h"
 #include "train/engine.h"
 

@@ -1,5 +1,5 @@
 // What the section `device` takes, on machines without a GPU too; the memory plan of a GPU that is not there.
-#include "train/device_config.h"
+#include "device/device_config.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Decoding with a KV cache against the decoder that trains, on tests/golden/<model> and on a longer random model.
-#include "model/generator.h"
+#include "generation/generator.h"
 
 #include <gtest/gtest.h>
 

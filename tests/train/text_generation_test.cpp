@@ -1,5 +1,5 @@
 // Prompts as tokens, and generations from them.
-#include "train/text_generation.h"
+#include "generation/text_generation.h"
 
 #include <gtest/gtest.h>
 

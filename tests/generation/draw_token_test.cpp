@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "model/generator.h"
+#include "generation/generator.h"
 
 namespace mantissa {
 namespace {

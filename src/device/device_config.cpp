@@ -1,4 +1,4 @@
-#include "train/device_config.h"
+#include "device/device_config.h"
 
 #include <algorithm>
 #include <charconv>

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
-#include "model/generator.h"
+#include "generation/generator.h"
 
 namespace mantissa {
 namespace {

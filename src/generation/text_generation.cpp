@@ -1,4 +1,4 @@
-#include "train/text_generation.h"
+#include "generation/text_generation.h"
 
 #include <algorithm>
 #include <chrono>
@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "train/text_stream.h"
+#include "generation/text_stream.h"
 
 namespace mantissa {
 namespace {

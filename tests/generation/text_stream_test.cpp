@@ -1,4 +1,4 @@
-#include "train/text_stream.h"
+#include "generation/text_stream.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 
 #include "data/chat.h"
 #include "data/tokenizer/tokenizer.h"
-#include "model/generator.h"
+#include "generation/generator.h"
 
 namespace mantissa {
 
