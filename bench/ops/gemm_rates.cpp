@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "ops/cpu/gemm/decode.h"
-#include "ops/cpu_features.h"
-#include "ops/gemm_candidates.h"
+#include "ops/cpu_gemm/cpu_features.h"
+#include "ops/cpu_gemm/candidates.h"
 #include "ops/gemm_problem.h"
 
 namespace mantissa {

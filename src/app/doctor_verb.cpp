@@ -15,7 +15,7 @@
 #include "data/readers/parquet_module.h"
 #include "device/device_config.h"
 #include "ops/gemm.h"
-#include "ops/onednn.h"
+#include "ops/cpu_gemm/onednn.h"
 #include "recipes/recipe.h"
 #include "report/assets.h"
 

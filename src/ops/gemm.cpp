@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "ops/cuda/table.h"
-#include "ops/gemm_candidates.h"
+#include "ops/cpu_gemm/candidates.h"
 #include "ops/gemm_problem.h"
 
 namespace mantissa {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "ops/cpu/attention.h"
-#include "ops/gemm_candidates.h"
+#include "ops/cpu_gemm/candidates.h"
 #include "tests/ops/finite_difference.h"
 
 namespace mantissa {

@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "ops/gemm_candidates.h"
+#include "ops/cpu_gemm/candidates.h"
 #include "ops/gemm_problem.h"
 
 namespace mantissa::test {

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "base/parallel.h"
-#include "ops/cpu_features.h"
+#include "ops/cpu_gemm/cpu_features.h"
 #include "tests/ops/gemm_case.h"
 
 namespace mantissa {

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "ops/onednn.h"
+#include "ops/cpu_gemm/onednn.h"
 
 namespace mantissa {
 namespace {

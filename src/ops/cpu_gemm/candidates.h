@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/gemm_engine.h"
+#include "ops/cpu_gemm/engine.h"
 
 namespace mantissa {
 

@@ -1,4 +1,4 @@
-#include "ops/gemm_engine.h"
+#include "ops/cpu_gemm/engine.h"
 
 #include <algorithm>
 

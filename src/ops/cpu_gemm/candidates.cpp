@@ -1,4 +1,4 @@
-#include "ops/gemm_candidates.h"
+#include "ops/cpu_gemm/candidates.h"
 
 #include <cstdlib>
 #include <string_view>
@@ -6,8 +6,8 @@
 #include "ops/cpu/gemm/multiply.h"
 #include "ops/cpu/gemm/pack.h"
 #include "ops/cpu/gemm/store.h"
-#include "ops/cpu_features.h"
-#include "ops/onednn.h"
+#include "ops/cpu_gemm/cpu_features.h"
+#include "ops/cpu_gemm/onednn.h"
 
 namespace mantissa {
 namespace {

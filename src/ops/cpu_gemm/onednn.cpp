@@ -1,4 +1,4 @@
-#include "ops/onednn.h"
+#include "ops/cpu_gemm/onednn.h"
 
 #include "base/module.h"
 

@@ -1,4 +1,4 @@
-#include "ops/cpu_features.h"
+#include "ops/cpu_gemm/cpu_features.h"
 
 #if defined(MANTISSA_X86)
 #include <cpuid.h>
