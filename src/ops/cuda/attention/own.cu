@@ -1,6 +1,6 @@
 #include "ops/cuda/attention/own.h"
 
-#include "ops/cuda/attention/own_kernels.h"
+#include "ops/cuda/attention/passes.h"
 #include "ops/cuda/attention/scratch.h"
 #include "ops/cuda/launch.cuh"
 

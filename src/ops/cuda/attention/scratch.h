@@ -21,7 +21,7 @@ constexpr int64_t packed_bytes(int64_t slots) { return (4 * (4 * slots + 3) + 25
 // The sums of dout ∘ out of each row and head, FP32.
 constexpr int64_t own_scratch_bytes(int64_t tokens, const HeadLayout& layout) { return tokens * layout.heads * 4; }
 
-// The list of documents' tiles of 128 tokens that the own kernels for Hopper walk over (own_tiles.cuh).
+// The list of documents' tiles of 128 tokens that the own kernels for Hopper walk over (hopper_tiles.cuh).
 constexpr int64_t list_bytes(int64_t tokens, int64_t slots) { return (tokens / 128 + slots + 1) * 16; }
 
 // Documents that a list of tiles is made of, at most.

@@ -1,6 +1,6 @@
 // The own attention in FP32 arithmetic, for F32 tensors and head_dims that the tensor cores' tiles do not take. A block
 // owns 32 queries or 32 keys; a thread two of its rows and every 16th column.
-#include "ops/cuda/attention/own_kernels.h"
+#include "ops/cuda/attention/passes.h"
 #include "ops/cuda/launch.cuh"
 
 namespace mantissa::cuda {

@@ -1,7 +1,7 @@
-// The own attention's forward pass on BF16 for Hopper: as own_fwd.cu, 64 queries a warpgroup.
-#include "ops/cuda/attention/own_boxes.cuh"
-#include "ops/cuda/attention/own_kernels.h"
-#include "ops/cuda/attention/own_warpgroup.cuh"
+// The own attention's forward pass on BF16 for Hopper: as mma_fwd.cu, 64 queries a warpgroup.
+#include "ops/cuda/attention/hopper_boxes.cuh"
+#include "ops/cuda/attention/hopper_warpgroup.cuh"
+#include "ops/cuda/attention/passes.h"
 #include "ops/cuda/launch.cuh"
 
 namespace mantissa::cuda {

@@ -1,5 +1,5 @@
 // The own attention's forward pass on BF16. A block owns 128 queries of a head and walks over their keys, 64 at a time.
-#include "ops/cuda/attention/own_kernels.h"
+#include "ops/cuda/attention/passes.h"
 #include "ops/cuda/attention/tile.cuh"
 #include "ops/cuda/launch.cuh"
 

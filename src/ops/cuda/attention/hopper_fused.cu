@@ -1,4 +1,4 @@
-#include "ops/cuda/attention/own_fused.cuh"
+#include "ops/cuda/attention/hopper_fused.cuh"
 
 #include "ops/cuda/launch.cuh"
 

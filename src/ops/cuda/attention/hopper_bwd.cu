@@ -1,7 +1,7 @@
-// The own attention's backward pass on BF16 for Hopper: as own_bwd.cu, 64 keys or queries a warpgroup.
-#include "ops/cuda/attention/own_boxes.cuh"
-#include "ops/cuda/attention/own_kernels.h"
-#include "ops/cuda/attention/own_warpgroup.cuh"
+// The own attention's backward pass on BF16 for Hopper: as mma_bwd.cu, 64 keys or queries a warpgroup.
+#include "ops/cuda/attention/hopper_boxes.cuh"
+#include "ops/cuda/attention/hopper_warpgroup.cuh"
+#include "ops/cuda/attention/passes.h"
 #include "ops/cuda/launch.cuh"
 
 namespace mantissa::cuda {

@@ -1,4 +1,4 @@
-// The passes that own.cpp chooses from. Arguments are checked by the caller.
+// The passes that own.cu chooses from. Arguments are checked by the caller.
 #pragma once
 
 #include "ops/cuda/attention/tile.cuh"

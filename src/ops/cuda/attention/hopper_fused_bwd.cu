@@ -2,10 +2,10 @@
 // gradients from five products. A block takes 128 keys of a document at a time, with all the heads that share them, the
 // longest documents first, and adds its parts of dq to FP32 sums in global memory. Two warpgroups multiply, 64 keys
 // each, a thread of a third loads.
-#include "ops/cuda/attention/own_boxes.cuh"
-#include "ops/cuda/attention/own_fused.cuh"
-#include "ops/cuda/attention/own_kernels.h"
-#include "ops/cuda/attention/own_warpgroup.cuh"
+#include "ops/cuda/attention/hopper_boxes.cuh"
+#include "ops/cuda/attention/hopper_fused.cuh"
+#include "ops/cuda/attention/hopper_warpgroup.cuh"
+#include "ops/cuda/attention/passes.h"
 #include "ops/cuda/attention/scratch.h"
 #include "ops/cuda/launch.cuh"
 

@@ -1,4 +1,4 @@
-#include "ops/cuda/attention/own_boxes.cuh"
+#include "ops/cuda/attention/hopper_boxes.cuh"
 
 #include "base/error.h"
 #include "tensor/cuda/check.h"

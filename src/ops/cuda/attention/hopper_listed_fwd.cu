@@ -1,9 +1,9 @@
 // The own attention's forward pass on BF16 for Hopper, head_dims above 64: a block takes 128 queries of a document and
 // head at a time, the longest documents first. Two warpgroups multiply, 64 queries each, a thread of a third loads.
-#include "ops/cuda/attention/own_boxes.cuh"
-#include "ops/cuda/attention/own_kernels.h"
-#include "ops/cuda/attention/own_tiles.cuh"
-#include "ops/cuda/attention/own_warpgroup.cuh"
+#include "ops/cuda/attention/hopper_boxes.cuh"
+#include "ops/cuda/attention/hopper_tiles.cuh"
+#include "ops/cuda/attention/hopper_warpgroup.cuh"
+#include "ops/cuda/attention/passes.h"
 #include "ops/cuda/launch.cuh"
 
 namespace mantissa::cuda {

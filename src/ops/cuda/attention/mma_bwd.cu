@@ -1,7 +1,7 @@
 // The own attention's backward pass on BF16, in two kernels so that no two blocks add to one place: a block owns 128
 // keys and walks over all queries of its group's heads that see them, or 128 queries and walks over their keys. Both
 // recompute P = exp(scale q kᵀ - lse), dS = P ∘ (dO vᵀ - delta).
-#include "ops/cuda/attention/own_kernels.h"
+#include "ops/cuda/attention/passes.h"
 #include "ops/cuda/attention/tile.cuh"
 #include "ops/cuda/launch.cuh"
 

@@ -8,8 +8,8 @@
 
 namespace mantissa::cuda {
 
-// Of x[T, heads D], boxes of `rows` tokens, laid as own_warpgroup.cuh's panels; x lies at a multiple of 16 bytes, D is
-// one of 8. The map goes to a kernel by value, so a captured graph keeps it.
+// Of x[T, heads D], boxes of `rows` tokens, laid as hopper_warpgroup.cuh's panels; x lies at a multiple of 16 bytes, D
+// is one of 8. The map goes to a kernel by value, so a captured graph keeps it.
 CUtensorMap boxes_of(const Bf16* x, int64_t tokens, int64_t heads, int64_t head_dim, int rows);
 
 // `count` barriers from `barriers` on, one arrival each; before a __syncthreads().

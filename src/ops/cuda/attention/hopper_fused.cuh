@@ -2,7 +2,7 @@
 // steps of 64 queries.
 #pragma once
 
-#include "ops/cuda/attention/own_tiles.cuh"
+#include "ops/cuda/attention/hopper_tiles.cuh"
 #include "tensor/cuda/cuda_device.h"
 
 namespace mantissa::cuda {
