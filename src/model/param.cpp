@@ -67,22 +67,29 @@ Tensor ParamStore::padded(Tensor t, int id) const {
 }
 
 void ParamStore::allocate(Arena& arena) {
-  for (auto* list : {&weight_, &master_, &grad_, &m_, &v_, &m_scale_, &v_scale_}) list->clear();
-  for (int id = 0; id < size(); ++id) {
-    const Shape& shape = spec(id).shape;
-    const auto with_padding = [&](const char* purpose, DType dtype) -> Tensor {
+  const auto each = [this](std::vector<Tensor>& tensors, bool wanted, const auto& make) {
+    tensors.clear();
+    for (int id = 0; wanted && id < size(); ++id) tensors.push_back(make(id));
+  };
+  const auto as_specified = [&](const char* purpose, DType dtype) {
+    return [&arena, this, purpose, dtype](int id) { return arena.tensor(purpose, dtype, spec(id).shape); };
+  };
+  const auto with_padding = [&](const char* purpose, DType dtype) {
+    return [&arena, this, purpose, dtype](int id) -> Tensor {
+      const Shape& shape = spec(id).shape;
       if (shape.rank() != 2) return arena.tensor(purpose, dtype, shape);
       return arena.tensor(purpose, dtype, {padded_rows(id), shape[1]}).slice(0, shape[0]);
     };
-    weight_.push_back(with_padding("weights", compute_dtype()));
-    if (has_master()) master_.push_back(arena.tensor("master weights", DType::kF32, shape));
-    if (!options_.training) continue;
-    grad_.push_back(with_padding("gradients", options_.grads));
-    for (auto* moment : {&m_, &v_}) moment->push_back(arena.tensor("optimizer", options_.state, shape));
-    if (options_.state != DType::kU8) continue;
-    const int64_t blocks = ceil_div(shape.count(), kMomentBlock);
-    for (auto* scale : {&m_scale_, &v_scale_}) scale->push_back(arena.tensor("optimizer", DType::kF32, {blocks}));
-  }
+  };
+  const auto scales = [&](int id) {
+    return arena.tensor("optimizer", DType::kF32, {ceil_div(spec(id).shape.count(), kMomentBlock)});
+  };
+  const bool training = options_.training, scaled = training && options_.state == DType::kU8;
+  each(weight_, true, with_padding("weights", compute_dtype()));
+  each(master_, has_master(), as_specified("master weights", DType::kF32));
+  each(grad_, training, with_padding("gradients", options_.grads));
+  for (auto* moment : {&m_, &v_}) each(*moment, training, as_specified("optimizer", options_.state));
+  for (auto* scale : {&m_scale_, &v_scale_}) each(*scale, scaled, scales);
 }
 
 std::vector<AdamwParam> ParamStore::optimized() const {

@@ -9,6 +9,7 @@
 #include "ops/adamw.h"
 #include "tensor/arena.h"
 #include "tensor/exec.h"
+#include "tensor/state.h"
 
 namespace mantissa {
 
@@ -49,6 +50,13 @@ struct ParamStoreOptions {
   bool gpu = false;           // laid out as for a GPU, also while there is none; always with a device
 };
 
+// Consecutive parameters whose gradients become complete together: "embedding", "positions", "layers.3", "final_norm",
+// "head".
+struct ParamGroup {
+  std::string name;
+  int first = 0, count = 0;
+};
+
 class ParamStore {
  public:
   // Rows of the vocabulary's matrices are a multiple of this in a GPU's memory.
@@ -56,6 +64,8 @@ class ParamStore {
 
   ParamStore(std::vector<ParamSpec> specs, const ParamStoreOptions& options);
 
+  // Each purpose is one range, parameters in their order: weights, masters, gradients, moments (m, v, then their
+  // scales).
   void allocate(Arena& arena);
   // New weights from Philox(seed, parameter): normal(0, init_std), ones or zeros.
   void initialize(uint64_t seed);
@@ -79,6 +89,14 @@ class ParamStore {
   Tensor v(int id) const { return v_[static_cast<size_t>(id)]; }
   // All trained parameters as the optimizer takes them.
   std::vector<AdamwParam> optimized() const;
+
+  // Weights, masters and moments: "masters/layers.3.mlp.up.weight". Gradients do not outlive a step.
+  void visit_state(const StateVisitor& f) const;
+
+  // All parameters, in order.
+  std::vector<ParamGroup> groups() const;
+  // The gradients of a group as one range [n], with what the arena's alignment leaves between them, which is zero.
+  Tensor grad_bucket(const ParamGroup& group) const;
 
   // Rows of a matrix in memory, weight and gradient with them: those of the embedding and the head on a GPU are filled
   // up to a multiple of kVocabularyMultiple; the rows behind are zero.

@@ -1,6 +1,7 @@
 // A precision recipe: how one linear layer quantizes its operands, runs its three products and moves its scaling state.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -74,8 +75,10 @@ class LinearRecipe {
   virtual const Quantized* weight_form() const { return nullptr; }
   virtual RecipeInfo info() const = 0;
 
-  // Scaling state for checkpoints and probes: name -> tensor, empty for stateless recipes.
-  virtual std::vector<std::pair<std::string, Tensor>> state() { return {}; }
+  // Scaling state: what a later micro-batch reads of an earlier one, in the arena's memory, complete between two steps.
+  // A name is the layer's own ("scale_fwd"). Nothing where a recipe keeps nothing.
+  using StateVisitor = std::function<void(const char* name, Tensor tensor)>;
+  virtual void visit_state(const StateVisitor&) const {}
 };
 
 // Options of all recipes; each recipe reads its own. Names and defaults are TransformerEngine's.

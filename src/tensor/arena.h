@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -53,6 +54,8 @@ class Arena : public Allocator {
 
   bool counting() const { return base_ == nullptr; }
   const MemoryLedger& ledger() const { return ledger_; }
+  // All of it, once built.
+  std::span<std::byte> memory() const { return {block_.get(), static_cast<size_t>(size_)}; }
 
  private:
   struct Free {

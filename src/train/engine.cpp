@@ -248,6 +248,17 @@ void Engine::logits(const MicroBatch& batch, Tensor out) {
   decoder_.logits(c, out);
 }
 
+void Engine::visit_state(const StateVisitor& f) {
+  params_.visit_state(f);
+  for (const Linear* linear : decoder_.linears())
+    linear->recipe().visit_state([&](const char* name, Tensor tensor) {
+      f({fmt::format("scaling/{}.{}", linear->name(), name), tensor, options_.device});
+    });
+  f({"engine/updates", {&updates_, DType::kI64, {1}}});
+  f({"engine/seed", {&exec_.state.seed, DType::kI64, {1}}});
+  weights_fresh_ = false;
+}
+
 void Engine::find_nonfinite(const MicroBatch& batch) {
   for (int id = 0; id < params_.size(); ++id) {
     const int64_t at = first_nonfinite(exec_, params_.weight(id));

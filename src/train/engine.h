@@ -73,6 +73,12 @@ class Engine {
   // Runs the forward again with every tensor checked; throws Exit::kNonFinite naming the first one, or returns.
   void find_nonfinite(const MicroBatch& batch);
 
+  // Everything that the bits of the steps to come follow from, beside the config and their batches, each under a name
+  // of its own. Between two steps; what is visited may be written (docs/training.md, "State").
+  void visit_state(const StateVisitor& f);
+  // The memory that build() took, in the device's memory where there is one.
+  std::span<std::byte> memory() const { return arena_.memory(); }
+
   ParamStore& params() { return params_; }
   Decoder& decoder() { return decoder_; }
   Exec& exec() { return exec_; }

@@ -1,6 +1,6 @@
 #include "tests/gpu/models.h"
 
-#include <gtest/gtest.h>
+#include "tests/train/snapshot.h"
 
 namespace mantissa {
 
@@ -62,17 +62,7 @@ std::unique_ptr<Engine> make_engine(const EngineCase& c, Device* device) {
   return engine;
 }
 
-void copy_state(Engine& to, Engine& from) {
-  Device& device = *to.params().options().device;
-  for (int id = 0; id < from.params().size(); ++id) {
-    to.params().set(id, from.params().values(id).data());
-    for (const auto& [copy, moment] :
-         {std::pair{to.params().m(id), from.params().m(id)}, std::pair{to.params().v(id), from.params().v(id)}}) {
-      ASSERT_EQ(copy.dtype, moment.dtype);
-      device.copy_in(copy.data, moment.data, moment.bytes());
-    }
-  }
-}
+void copy_state(Engine& to, Engine& from) { testing::restore(to, testing::snapshot_of(from)); }
 
 double accumulate(Engine& engine, uint32_t step) {
   const Rows rows[] = {packed_rows(1), uniform_rows(2), packed_rows(3)};

@@ -34,8 +34,7 @@ struct EngineCase {
 };
 std::unique_ptr<Engine> make_engine(const EngineCase& c, Device* device);
 
-// Weights, their copies and AdamW's moments of an engine on the CPU, as `to`, on a GPU, goes on from: the same case but
-// for the device, as many updates behind it.
+// The state of an engine, as `to`, on another device, goes on from: the same case but for the device.
 void copy_state(Engine& to, Engine& from);
 
 // Losses of each step, gradients of the last one, parameters after it.

@@ -105,10 +105,10 @@ class DelayedLayer : public testing::Test {
 
   LinearRun run{find_recipe("fp8-delayed"), options(), {32, 32, 64}, DType::kF32};
 
-  float& scale_fwd(int slot) { return run.recipe->state()[0].second.as<float>()[slot]; }
-  float& history_fwd(int row, int slot) { return run.recipe->state()[1].second.as<float>()[row * 2 + slot]; }
-  float& scale_bwd() { return run.recipe->state()[2].second.as<float>()[0]; }
-  float& history_bwd(int row) { return run.recipe->state()[3].second.as<float>()[row]; }
+  float& scale_fwd(int slot) { return run.state()[0].second.as<float>()[slot]; }
+  float& history_fwd(int row, int slot) { return run.state()[1].second.as<float>()[row * 2 + slot]; }
+  float& scale_bwd() { return run.state()[2].second.as<float>()[0]; }
+  float& history_bwd(int row) { return run.state()[3].second.as<float>()[row]; }
 
   // Tensors whose amax is the number given.
   void fill(float x, float w, float dy) {

@@ -77,9 +77,14 @@ class LinearRun {
     recipe->dgrad(exec, dx, dy);
     recipe->wgrad(exec, dw, dy, x, beta);
   }
+  std::vector<std::pair<std::string, Tensor>> state() const {
+    std::vector<std::pair<std::string, Tensor>> all;
+    recipe->visit_state([&](const char* name, Tensor tensor) { all.emplace_back(name, tensor); });
+    return all;
+  }
   std::vector<std::vector<std::byte>> state_bytes() const {
     std::vector<std::vector<std::byte>> bytes;
-    for (const auto& [name, tensor] : recipe->state()) bytes.push_back(raw(tensor));
+    for (const auto& [name, tensor] : state()) bytes.push_back(raw(tensor));
     return bytes;
   }
 

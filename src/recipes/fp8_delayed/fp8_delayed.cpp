@@ -73,11 +73,11 @@ class DelayedLinear final : public QuantizedLinear {
     return nonfinite;
   }
 
-  std::vector<std::pair<std::string, Tensor>> state() override {
-    return {{"scale_fwd", forward_.scales()},
-            {"amax_history_fwd", forward_.history()},
-            {"scale_bwd", backward_.scales()},
-            {"amax_history_bwd", backward_.history()}};
+  void visit_state(const StateVisitor& f) const override {
+    f("scale_fwd", forward_.scales());
+    f("amax_history_fwd", forward_.history());
+    f("scale_bwd", backward_.scales());
+    f("amax_history_bwd", backward_.history());
   }
 
  private:
