@@ -81,13 +81,13 @@ Norm-forward $OWN -c 200 : GpuNorm.Forward*
 Norm-backward $OWN -c 200 : GpuNorm.Backward*
 Embedding $OWN -c 100 : GpuEmbedding.Backward*
 CachedAttention $OWN -c 200 : GpuCachedAttention.Scratch*
-CachedAttention-plain --kernel-name regex=attend_split_plain -c 20 : GpuCachedAttention.Matches*
-OwnAttention --kernel-name regex=own_(hopper|fused) -c 60 : GpuOwnAttention.Matches*
-OwnAttention-fused --kernel-name regex=own_(hopper|fused) -c 60 : GpuFusedAttention.Matches*:GpuOwnAttention.Stays*
-OwnAttention-warps --kernel-name regex=own_(fwd|bwd)_cu -c 20 : GpuOwnAttention.Matches*:GpuOwnAttention.TakesUnaligned*
-OwnAttention-64 --kernel-name regex=own_plain.*Li64E -c 9 : GpuOwnAttention.Matches*
-OwnAttention-128 --kernel-name regex=own_plain.*Li128E -c 3 : GpuOwnAttention.Stays*
-OwnAttention-256 --kernel-name regex=own_plain.*Li256E -c 6 : GpuOwnAttention.Matches*
+CachedAttention-plain --kernel-name regex=cached_attention_split_plain -c 20 : GpuCachedAttention.Matches*
+OwnAttention --kernel-name regex=attention_(fwd|bwd|list)_[a-z_]*(hopper|fused|tiles) -c 60 : GpuOwnAttention.Matches*
+OwnAttention-fused --kernel-name regex=attention_(fwd|bwd|list)_[a-z_]*(hopper|fused|tiles) -c 60 : GpuFusedAttention.Matches*:GpuOwnAttention.Stays*
+OwnAttention-warps --kernel-name regex=attention_[a-z_]*_mma -c 20 : GpuOwnAttention.Matches*:GpuOwnAttention.TakesUnaligned*
+OwnAttention-64 --kernel-name regex=attention_(fwd|bwd)_[a-z_]*plain.*Li64E -c 9 : GpuOwnAttention.Matches*
+OwnAttention-128 --kernel-name regex=attention_(fwd|bwd)_[a-z_]*plain.*Li128E -c 3 : GpuOwnAttention.Stays*
+OwnAttention-256 --kernel-name regex=attention_(fwd|bwd)_[a-z_]*plain.*Li256E -c 6 : GpuOwnAttention.Matches*
 Loss --kernel-name kns=loss_cu -c 60 : GpuLoss.Agrees*
 Loss-f32 --kernel-name regex=loss_cu.*kernelIf -c 30 : GpuLoss.Agrees*
 Loss-clusters-of-2 --kernel-name regex=loss_cu.*Li2E(Lb1E)?E -c 6 : GpuLoss.Agrees*

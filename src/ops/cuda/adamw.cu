@@ -63,7 +63,7 @@ __device__ __forceinline__ double chunk_squares(const AdamwRow& row, int64_t fir
   return sum;
 }
 
-__global__ void __launch_bounds__(kThreads, 4) norm_kernel(double* partial, const AdamwRow* row, int chunks) {
+__global__ void __launch_bounds__(kThreads, 4) adamw_norm_kernel(double* partial, const AdamwRow* row, int chunks) {
   double sum = 0;
   for (int chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
     while (chunk >= row->norm.end) ++row;
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kThreads, 4) norm_kernel(double* partial, cons
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
-__global__ void __launch_bounds__(kThreads) finish_norm_kernel(AdamwOutcome* outcome, const double* partial) {
+__global__ void __launch_bounds__(kThreads) adamw_finish_norm_kernel(AdamwOutcome* outcome, const double* partial) {
   double sum = 0;
   for (int b = threadIdx.x; b < kNormBlocks; b += kThreads) sum += partial[b];
   sum = block_sum(sum);
@@ -388,7 +388,7 @@ __device__ __forceinline__ void update(const UpdateArgs& a, float grad_scale, co
 
 template <bool kStochastic, class P, class G, class S>
 __global__ void __launch_bounds__(kThreads, kBlocks)
-    update_kernel(AdamwOutcome* outcome, const AdamwRow* rows, int whole, int rest, UpdateArgs a) {
+    adamw_update_kernel(AdamwOutcome* outcome, const AdamwRow* rows, int whole, int rest, UpdateArgs a) {
   const double norm = outcome->grad_norm;
   if (!isfinite(norm)) return;
   float grad_scale = a.grad_scale;
@@ -446,9 +446,9 @@ UpdateKernel kernel_of(const AdamwParam& p, bool stochastic) {
   visit_float(p.grad, [&]<class G>(const G*) {
     const auto with_state = [&]<class S>(const S*) {
       if (p.param.dtype == DType::kF32)
-        kernel = update_kernel<false, float, G, S>;
+        kernel = adamw_update_kernel<false, float, G, S>;
       else
-        kernel = stochastic ? update_kernel<true, Bf16, G, S> : update_kernel<false, Bf16, G, S>;
+        kernel = stochastic ? adamw_update_kernel<true, Bf16, G, S> : adamw_update_kernel<false, Bf16, G, S>;
     };
     if (p.m.dtype == DType::kU8)
       with_state(static_cast<const uint8_t*>(nullptr));
@@ -524,8 +524,8 @@ void adamw_update(Exec& exec, AdamwOutcome* outcome, std::span<const AdamwParam>
   auto* partial = reinterpret_cast<double*>(exec.shared_scratch());
   auto* table = reinterpret_cast<AdamwRow*>(exec.shared_scratch() + kAdamwPartialBytes);
   if (!rows.empty()) device.copy_in(table, rows.data(), static_cast<int64_t>(rows.size() * sizeof(AdamwRow)));
-  launch(device, {.blocks = kNormBlocks, .threads = kThreads}, norm_kernel, partial, table, norm_chunks);
-  launch(device, {.blocks = 1, .threads = kThreads}, finish_norm_kernel, outcome, partial);
+  launch(device, {.blocks = kNormBlocks, .threads = kThreads}, adamw_norm_kernel, partial, table, norm_chunks);
+  launch(device, {.blocks = 1, .threads = kThreads}, adamw_finish_norm_kernel, outcome, partial);
   const AdamwFactors factors(step);
   const UpdateArgs args{.grad_scale = step.grad_scale,
                         .max_norm = max_norm,

@@ -39,7 +39,7 @@ struct Job {
 // One split of positions of one kv head, for up to kRowBlocks x kRows rows: warps share the keys for the scores and the
 // columns for the sums.
 template <int kWidth>
-__global__ void __launch_bounds__(kThreads) attend_split(const Job<Bf16> job) {
+__global__ void __launch_bounds__(kThreads) cached_attention_split_kernel(const Job<Bf16> job) {
   constexpr int kLine = kWidth + kPad, kChunks = kWidth / 8, kWarpKeys = kSplit / kWarps, kColumns = kWidth / kWarps,
                 kScoreLine = kSplit + kPad;
   extern __shared__ __align__(16) Bf16 shared[];
@@ -182,7 +182,7 @@ __global__ void __launch_bounds__(kThreads) attend_split(const Job<Bf16> job) {
 // The same for any element and head_dim in FP32 arithmetic: a block for a split of one token and head, a thread for a
 // position, then for a column.
 template <class E>
-__global__ void __launch_bounds__(kSplit) attend_split_plain(const Job<E> job) {
+__global__ void __launch_bounds__(kSplit) cached_attention_split_plain_kernel(const Job<E> job) {
   __shared__ float query[256], p[kSplit], of_warps[2][kSplit / 32];
   const int head = blockIdx.x % job.heads, token = blockIdx.x / job.heads, split = blockIdx.y, kv = head / job.group();
   const int last = job.length + token, begin = split * kSplit, position = begin + static_cast<int>(threadIdx.x);
@@ -237,7 +237,7 @@ constexpr int kJoinWarps = 8;
 
 // out of 32 columns of one token and head: warps join every eighth split, then their sums are joined in order.
 template <class E>
-__global__ void __launch_bounds__(kJoinWarps * 32) join_splits(const Job<E> job) {
+__global__ void __launch_bounds__(kJoinWarps * 32) cached_attention_join_kernel(const Job<E> job) {
   __shared__ float tops[kJoinWarps], totals[kJoinWarps], sums[kJoinWarps][32];
   const int unit = blockIdx.x, token = unit / job.heads, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int count = (job.length + token) / kSplit + 1, column = blockIdx.y * 32 + lane;
@@ -288,7 +288,7 @@ void start(CudaDevice& device, const Job<Bf16>& job) {
                          static_cast<unsigned>(ceil_div(rows, kRows * kRowBlocks))),
           .threads = kThreads,
           .shared_bytes = shared_bytes<kWidth>()},
-         attend_split<kWidth>, job);
+         cached_attention_split_kernel<kWidth>, job);
 }
 
 template <class E>
@@ -296,7 +296,7 @@ void start_plain(CudaDevice& device, const Job<E>& job) {
   launch(device,
          {.blocks = dim3(static_cast<unsigned>(job.tokens * job.heads), static_cast<unsigned>(job.splits)),
           .threads = kSplit},
-         attend_split_plain<E>, job);
+         cached_attention_split_plain_kernel<E>, job);
 }
 
 template <class E>
@@ -338,7 +338,7 @@ void run(Exec& exec, const Tensor& out, const KvCache& cache, int64_t length, co
         device,
         {.blocks = dim3(static_cast<unsigned>(count * layout.heads), static_cast<unsigned>(ceil_div(dim, int64_t{32}))),
          .threads = kJoinWarps * 32},
-        join_splits<E>, job);
+        cached_attention_join_kernel<E>, job);
   }
 }
 

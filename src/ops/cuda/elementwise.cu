@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocks)
 
 // squares[block] = the sum of x² over the groups that the block takes in turn.
 template <bool kAligned, class T>
-__global__ void __launch_bounds__(kThreads) squares_kernel(double* squares, const T* x, int64_t n) {
+__global__ void __launch_bounds__(kThreads) sum_of_squares_kernel(double* squares, const T* x, int64_t n) {
   __shared__ double sums[kWarps];
   double sum = 0;
 #pragma unroll 4
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kThreads) squares_kernel(double* squares, cons
 
 // first[block] = the smallest index of a NaN or Inf among the groups that the block takes in turn, or INT64_MAX.
 template <bool kAligned, class T>
-__global__ void __launch_bounds__(kThreads) nonfinite_kernel(int64_t* first, const T* x, int64_t n) {
+__global__ void __launch_bounds__(kThreads) first_nonfinite_kernel(int64_t* first, const T* x, int64_t n) {
   __shared__ unsigned long long found;
   if (threadIdx.x == 0) found = LLONG_MAX;
   __syncthreads();
@@ -190,8 +190,8 @@ double sum_of_squares(Exec& exec, ConstTensor x) {
   const Grid grid{.blocks = static_cast<unsigned>(blocks), .threads = kThreads};
   auto* squares = reinterpret_cast<double*>(exec.shared_scratch());
   visit_float(x, [&]<class T>(const T* p) {
-    whole_groups(n, {p}) ? launch(device_of(exec), grid, squares_kernel<true, T>, squares, p, n)
-                         : launch(device_of(exec), grid, squares_kernel<false, T>, squares, p, n);
+    whole_groups(n, {p}) ? launch(device_of(exec), grid, sum_of_squares_kernel<true, T>, squares, p, n)
+                         : launch(device_of(exec), grid, sum_of_squares_kernel<false, T>, squares, p, n);
   });
   double sum = 0;
   for (const double s : read_back<double>(exec, blocks)) sum += s;
@@ -206,8 +206,8 @@ int64_t first_nonfinite(Exec& exec, ConstTensor x) {
   const Grid grid{.blocks = static_cast<unsigned>(blocks), .threads = kThreads};
   auto* first = reinterpret_cast<int64_t*>(exec.shared_scratch());
   visit_float(x, [&]<class T>(const T* p) {
-    whole_groups(n, {p}) ? launch(device_of(exec), grid, nonfinite_kernel<true, T>, first, p, n)
-                         : launch(device_of(exec), grid, nonfinite_kernel<false, T>, first, p, n);
+    whole_groups(n, {p}) ? launch(device_of(exec), grid, first_nonfinite_kernel<true, T>, first, p, n)
+                         : launch(device_of(exec), grid, first_nonfinite_kernel<false, T>, first, p, n);
   });
   const std::vector<int64_t> found = read_back<int64_t>(exec, blocks);
   const int64_t index = *std::min_element(found.begin(), found.end());

@@ -29,8 +29,8 @@ __device__ __forceinline__ Packed<T> grab(const T* p, int count) {
 
 template <bool kAligned, class Y, class W>
 __global__ void __launch_bounds__(kThreads)
-    gather_kernel(Y* y, const int32_t* ids, const W* table, const int32_t* positions, const W* position_table,
-                  int64_t tokens, int64_t cols) {
+    embedding_gather_kernel(Y* y, const int32_t* ids, const W* table, const int32_t* positions, const W* position_table,
+                            int64_t tokens, int64_t cols) {
   const int64_t groups = ceil_div(cols, int64_t{kWide}), items = tokens * groups;
   const int64_t first = (int64_t{blockIdx.x} * kGathers) * kThreads + threadIdx.x;
   Packed<W> v[kGathers], p[kGathers];
@@ -69,7 +69,7 @@ struct SortPass {
 };
 
 // How often each digit occurs in each tile.
-__global__ void __launch_bounds__(kSortTile) count_kernel(SortPass a) {
+__global__ void __launch_bounds__(kSortTile) embedding_count_kernel(SortPass a) {
   __shared__ int counts[kMostDigits];
   wait_for_last();
   let_next_begin();
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kSortTile) count_kernel(SortPass a) {
   for (int d = threadIdx.x; d < a.digits; d += kSortTile) a.counts[blockIdx.x * a.digits + d] = counts[d];
 }
 
-__global__ void __launch_bounds__(kSortTile) scatter_kernel(SortPass a) {
+__global__ void __launch_bounds__(kSortTile) embedding_scatter_kernel(SortPass a) {
   constexpr int kWarps = kSortTile / 32;
   __shared__ int base[kMostDigits];                  // where this tile's tokens of a digit begin
   __shared__ uint16_t of_warp[kWarps][kMostDigits];  // tokens of a digit in a warp, then in the warps before
@@ -141,7 +141,7 @@ struct SumArgs {
 };
 
 template <bool kAligned, class G, class D>
-__global__ void __launch_bounds__(kThreads) sum_runs_kernel(G* dtable, const D* dy, SumArgs a) {
+__global__ void __launch_bounds__(kThreads) embedding_sum_runs_kernel(G* dtable, const D* dy, SumArgs a) {
   constexpr int kAhead = 4;
   enum : uint8_t { kInside, kWhole, kEnters, kLeaves };  // what ends at a token: no run, a whole one, a piece of one
   __shared__ int32_t ids[kEmbeddingChunk], tokens[kEmbeddingChunk];
@@ -200,7 +200,7 @@ __global__ void __launch_bounds__(kThreads) sum_runs_kernel(G* dtable, const D* 
 
 // The pieces of the run that leaves a chunk and began there.
 template <bool kAligned, class G>
-__global__ void __launch_bounds__(kThreads) join_runs_kernel(G* dtable, SumArgs a) {
+__global__ void __launch_bounds__(kThreads) embedding_join_runs_kernel(G* dtable, SumArgs a) {
   constexpr int kAhead = 4;
   const int chunk = static_cast<int>(blockIdx.x), last = (chunk + 1) * kEmbeddingChunk - 1;
   wait_for_last();
@@ -279,8 +279,8 @@ void scatter(Exec& exec, Tensor dtable, ConstTensor dy, ConstTensor indices) {
                         .count = static_cast<int>(tokens),
                         .shift = pass * digit_bits,
                         .digits = 1 << digit_bits};
-    launch(device, tiles, count_kernel, args);
-    launch(device, tiles, scatter_kernel, args);
+    launch(device, tiles, embedding_count_kernel, args);
+    launch(device, tiles, embedding_scatter_kernel, args);
     keys = to;
     order = to + tokens;
   }
@@ -295,9 +295,10 @@ void scatter(Exec& exec, Tensor dtable, ConstTensor dy, ConstTensor indices) {
                   .follows = true};
   visit_aligned(whole_groups(cols, {dtable.data, dy.data}), [&](auto aligned) {
     visit_float(dtable, [&]<class G>(G* to) {
-      visit_float(
-          dy, [&]<class D>(const D* from) { launch(device, grid, sum_runs_kernel<aligned(), G, D>, to, from, args); });
-      launch(device, grid, join_runs_kernel<aligned(), G>, to, args);
+      visit_float(dy, [&]<class D>(const D* from) {
+        launch(device, grid, embedding_sum_runs_kernel<aligned(), G, D>, to, from, args);
+      });
+      launch(device, grid, embedding_join_runs_kernel<aligned(), G>, to, args);
     });
   });
 }
@@ -314,7 +315,7 @@ void embedding_fwd(Exec& exec, Tensor y, ConstTensor ids, ConstTensor table, Con
   visit_aligned(whole, [&](auto aligned) {
     visit_float(y, [&]<class Y>(Y* to) {
       visit_float(table, [&]<class W>(const W* from) {
-        launch(device_of(exec), grid, gather_kernel<aligned(), Y, W>, to, ids.as<int32_t>(), from,
+        launch(device_of(exec), grid, embedding_gather_kernel<aligned(), Y, W>, to, ids.as<int32_t>(), from,
                position_table ? positions.as<int32_t>() : nullptr, static_cast<const W*>(position_table.data), y.dim(0),
                y.dim(1));
       });

@@ -184,7 +184,8 @@ __device__ __forceinline__ Partial combine_block(const Partial (&of_warp)[kWarps
 }
 
 template <class T, int kBlock, int kCluster>
-__global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kBlock, kThreads / kBlock) held_rows_kernel(Args a) {
+__global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kBlock, kThreads / kBlock)
+    cross_entropy_held_kernel(Args a) {
   using G = Group<T, true>;
   extern __shared__ __align__(128) uint4 held[];  // [slice]
   __shared__ Partial of_warp[2][kBlock / 32];
@@ -306,7 +307,7 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kBlock, kThre
 
 // A block a row, which is read again for the gradient.
 template <class T, bool kAligned>
-__global__ void __launch_bounds__(kThreads) rows_kernel(Args a) {
+__global__ void __launch_bounds__(kThreads) cross_entropy_rows_kernel(Args a) {
   using G = Group<T, kAligned>;
   __shared__ Partial of_warp[kThreads / 32];
   const int threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
@@ -357,7 +358,8 @@ constexpr int kSumThreads = 1024;
 
 // *sums += the rows' values; thread t adds rows t, t + 1024, ..., then the threads' sums are halved in order.
 __global__ void __launch_bounds__(kSumThreads)
-    add_losses_kernel(LossSums* sums, const double* loss, const double* lse, const int32_t* labels, int64_t rows) {
+    cross_entropy_sum_kernel(LossSums* sums, const double* loss, const double* lse, const int32_t* labels,
+                             int64_t rows) {
   __shared__ double losses[kSumThreads], squares[kSumThreads];
   __shared__ int32_t valid[kSumThreads];
   const int t = static_cast<int>(threadIdx.x);
@@ -393,7 +395,7 @@ template <class T, int kBlock, int kCluster>
 void launch_held(CudaDevice& device, Args args, int64_t groups) {
   args.slice = static_cast<int>(ceil_div(groups, int64_t{kCluster}));
   const size_t shared = static_cast<size_t>(args.slice) * 16;
-  auto* kernel = held_rows_kernel<T, kBlock, kCluster>;
+  auto* kernel = cross_entropy_held_kernel<T, kBlock, kCluster>;
   device.allow_shared(reinterpret_cast<const void*>(kernel), shared);
   cudaLaunchAttribute cluster{};
   cluster.id = cudaLaunchAttributeClusterDimension;
@@ -421,7 +423,8 @@ void launch_all(CudaDevice& device, const Args& args) {
     device.say_slow("cross_entropy", aligned ? "rows are too wide for registers: each is read twice"
                                              : "rows are not whole aligned groups of 16 bytes: each is read twice");
     const Grid grid{.blocks = static_cast<unsigned>(args.rows), .threads = threads};
-    return launch(device, grid, aligned ? rows_kernel<T, true> : rows_kernel<T, false>, args);
+    return launch(device, grid, aligned ? cross_entropy_rows_kernel<T, true> : cross_entropy_rows_kernel<T, false>,
+                  args);
   }
   if (groups <= kShortThreads * kHeld) return launch_held<T, kShortThreads, 1>(device, args, groups);
   if (groups <= kThreads * kHeld) return launch_held<T, kThreads, 1>(device, args, groups);
@@ -452,8 +455,8 @@ void cross_entropy(Exec& exec, LossSums* sums, Tensor logits, int64_t vocab, Con
                   .lse = loss + rows};
   CudaDevice& device = device_of(exec);
   with_float(logits.dtype, [&]<class T>(T) { launch_all<T>(device, args); });
-  launch(device, {.blocks = 1, .threads = kSumThreads, .follows = true}, add_losses_kernel, sums, loss, loss + rows,
-         labels.as<int32_t>(), rows);
+  launch(device, {.blocks = 1, .threads = kSumThreads, .follows = true}, cross_entropy_sum_kernel, sums, loss,
+         loss + rows, labels.as<int32_t>(), rows);
 }
 
 }  // namespace mantissa::cuda

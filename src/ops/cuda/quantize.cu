@@ -288,7 +288,7 @@ __device__ void write_panel(const Panel<T>& panel, const Cast& cast, const Form&
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) cast_kernel(const __grid_constant__ Cast cast, bool aligned) {
+__global__ void __launch_bounds__(kThreads) quantize_cast_kernel(const __grid_constant__ Cast cast, bool aligned) {
   extern __shared__ __align__(16) unsigned char shared[];
   auto& panel = *reinterpret_cast<Panel<T>*>(shared);
   const Place at = place_of(cast.source);
@@ -367,7 +367,7 @@ constexpr int kErrorRows = 32;  // outer rows whose error a block sums
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    error_kernel(const __grid_constant__ QuantizedView q, bool columnwise, const T* x, QuantError* errors) {
+    quantize_error_kernel(const __grid_constant__ QuantizedView q, bool columnwise, const T* x, QuantError* errors) {
   QuantError sum;
   const int64_t groups = ceil_div(q.inner, kGroup), first = int64_t{blockIdx.x} * kErrorRows;
   const int64_t tasks = min(int64_t{kErrorRows}, q.outer - first) * groups;
@@ -502,8 +502,8 @@ void cast_copies(Exec& exec, std::initializer_list<Copy> copies, const ConstTens
   visit_source(x, [&]<class T>(const T* p) {
     const bool aligned =
         x.cols() % (16 / static_cast<int64_t>(sizeof(T))) == 0 && reinterpret_cast<uintptr_t>(p) % 16 == 0;
-    launch(device, {.blocks = panels, .threads = kThreads, .shared_bytes = sizeof(Panel<T>)}, cast_kernel<T>, cast,
-           aligned);
+    launch(device, {.blocks = panels, .threads = kThreads, .shared_bytes = sizeof(Panel<T>)}, quantize_cast_kernel<T>,
+           cast, aligned);
   });
 }
 
@@ -544,8 +544,8 @@ QuantError quantization_error(Exec& exec, const Quantized& q, bool columnwise, C
         exec.shared_scratch_bytes());
   auto* errors = reinterpret_cast<QuantError*>(exec.shared_scratch());
   visit_source(x, [&]<class T>(const T* p) {
-    launch(device_of(exec), {.blocks = static_cast<unsigned>(blocks), .threads = kThreads}, error_kernel<T>, view,
-           columnwise, p, errors);
+    launch(device_of(exec), {.blocks = static_cast<unsigned>(blocks), .threads = kThreads}, quantize_error_kernel<T>,
+           view, columnwise, p, errors);
   });
   std::vector<QuantError> parts(static_cast<size_t>(blocks));
   device_of(exec).copy_out(parts.data(), errors, bytes);

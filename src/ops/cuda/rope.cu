@@ -216,7 +216,7 @@ __global__ void __launch_bounds__(kBwdThreads, 1) qk_norm_rope_bwd_kernel(const 
 // gradients lies in memory from the start.
 enum class Mode { kRope, kNormFwd, kNormBwd };
 template <Mode kMode, class T>
-__global__ void __launch_bounds__(kWarp) any_kernel(const Args a) {
+__global__ void __launch_bounds__(kWarp) rope_any_kernel(const Args a) {
   const int half = a.dim / 2, heads = a.rotated() + a.kv_heads;
   const float inverse = 1.0f / static_cast<float>(a.dim);
   float* const partial = kMode == Mode::kNormBwd ? a.partial + int64_t{blockIdx.x} * 2 * a.dim : nullptr;
@@ -336,7 +336,7 @@ void run_forward(const char* op, Exec& exec, DType dtype, const Args& args) {
       const int64_t items = args.tokens * (args.heads + 2 * args.kv_heads);
       const Grid grid{.blocks = static_cast<unsigned>(std::min<int64_t>(items, 32 * device.multiprocessors())),
                       .threads = kWarp};
-      return launch(device, grid, any_kernel < kNorm ? Mode::kNormFwd : Mode::kRope, T >, args);
+      return launch(device, grid, rope_any_kernel < kNorm ? Mode::kNormFwd : Mode::kRope, T >, args);
     }
     const int heads = args.heads + args.kv_heads + (args.y == args.x ? 0 : args.kv_heads);
     const auto items = static_cast<uint32_t>(args.tokens * ceil_div(heads, 2));
@@ -390,7 +390,7 @@ void qk_norm_rope_bwd(Exec& exec, Tensor dx, Tensor dq_weight, Tensor dk_weight,
   const Grid grid{
       .blocks = static_cast<unsigned>(blocks), .threads = lanes ? kBwdThreads : kWarp, .follows = lanes != 0};
   const auto run = [&]<class T>(T) {
-    if (lanes == 0) return launch(device, grid, any_kernel<Mode::kNormBwd, T>, args);
+    if (lanes == 0) return launch(device, grid, rope_any_kernel<Mode::kNormBwd, T>, args);
     with_lanes(lanes, [&](auto n) { launch(device, grid, qk_norm_rope_bwd_kernel<decltype(n)::value, T>, args); });
   };
   with_float(x.dtype, run);

@@ -27,9 +27,10 @@ __device__ __forceinline__ void store_gradient(const float (&c)[kWidth / 8][4], 
 // dk, dv of 128 keys; rows of the products are keys.
 template <int kWidth, int kStep>
 __global__ void __launch_bounds__(kThreads, 1)
-    backward_keys(Bf16* dqkv, const Bf16* dout, const Bf16* qkv, const float* lse, const float* delta,
-                  const AttentionView a, const __grid_constant__ CUtensorMap qkv_boxes,
-                  const __grid_constant__ CUtensorMap dout_boxes) {
+    attention_bwd_keys_hopper_kernel(Bf16* dqkv, const Bf16* dout, const Bf16* qkv, const float* lse,
+                                     const float* delta, const AttentionView a,
+                                     const __grid_constant__ CUtensorMap qkv_boxes,
+                                     const __grid_constant__ CUtensorMap dout_boxes) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr int kSize = kStep * kWidth, kN = kStep / 8;
   extern __shared__ char raw[];
@@ -137,8 +138,9 @@ __global__ void __launch_bounds__(kThreads, 1)
 // dq of 128 queries of a head.
 template <int kWidth, int kStep, int kBlocks>
 __global__ void __launch_bounds__(kThreads, kBlocks)
-    backward_queries(Bf16* dqkv, const Bf16* dout, const Bf16* qkv, const float* lse, const float* delta,
-                     const AttentionView a, const __grid_constant__ CUtensorMap qkv_boxes) {
+    attention_bwd_queries_hopper_kernel(Bf16* dqkv, const Bf16* dout, const Bf16* qkv, const float* lse,
+                                        const float* delta, const AttentionView a,
+                                        const __grid_constant__ CUtensorMap qkv_boxes) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr int kSize = kStep * kWidth, kN = kStep / 8;
   extern __shared__ char raw[];
@@ -243,12 +245,13 @@ void start(CudaDevice& device, Bf16* dqkv, const Bf16* dout, const Bf16* qkv, co
          {.blocks = tiles * static_cast<unsigned>(a.kv_heads),
           .threads = kThreads,
           .shared_bytes = shared_bytes<kWidth, kKeyStep>()},
-         backward_keys<kWidth, kKeyStep>, dqkv, dout, qkv, lse, delta, a, query_boxes, dout_boxes);
+         attention_bwd_keys_hopper_kernel<kWidth, kKeyStep>, dqkv, dout, qkv, lse, delta, a, query_boxes, dout_boxes);
   launch(device,
          {.blocks = tiles * static_cast<unsigned>(a.heads),
           .threads = kThreads,
           .shared_bytes = shared_bytes<kWidth, kQueryStep>()},
-         backward_queries<kWidth, kQueryStep, kQueryBlocks>, dqkv, dout, qkv, lse, delta, a, key_boxes);
+         attention_bwd_queries_hopper_kernel<kWidth, kQueryStep, kQueryBlocks>, dqkv, dout, qkv, lse, delta, a,
+         key_boxes);
 }
 
 }  // namespace

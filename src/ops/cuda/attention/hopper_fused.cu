@@ -26,7 +26,8 @@ __device__ Span span_of(const AttentionView& a, int step) {
 
 // A block each step and head, behind one that lists the tiles.
 __global__ void __launch_bounds__(kThreads)
-    prepare(const FusedScratch s, const Bf16* dout, const Bf16* out, const float* lse, const AttentionView a) {
+    attention_bwd_fused_prepare_kernel(const FusedScratch s, const Bf16* dout, const Bf16* out, const float* lse,
+                                       const AttentionView a) {
   constexpr int kPasses = kFusedStep / kRows;
   if (blockIdx.x == 0) return list_tiles<false>(s.list, a);
   const int head = static_cast<int>(blockIdx.x - 1) % a.heads, step = static_cast<int>(blockIdx.x - 1) / a.heads;
@@ -61,7 +62,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-__global__ void __launch_bounds__(kThreads) finish(Bf16* dqkv, const FusedScratch s, const AttentionView a) {
+__global__ void __launch_bounds__(kThreads)
+    attention_bwd_fused_finish_kernel(Bf16* dqkv, const FusedScratch s, const AttentionView a) {
   __shared__ __align__(16) Bf16 tiles[kThreads / 32][16 * (64 + kPad)];
   const int head = static_cast<int>(blockIdx.x) % a.heads, step = static_cast<int>(blockIdx.x) / a.heads;
   wait_for_last();
@@ -86,12 +88,13 @@ __global__ void __launch_bounds__(kThreads) finish(Bf16* dqkv, const FusedScratc
 void prepare_fused(CudaDevice& device, const FusedScratch& s, const Bf16* dout, const Bf16* out, const float* lse,
                    const AttentionView& a) {
   const unsigned blocks = static_cast<unsigned>(s.steps * a.heads);
-  launch(device, {.blocks = blocks + 1, .threads = kThreads}, prepare, s, dout, out, lse, a);
+  launch(device, {.blocks = blocks + 1, .threads = kThreads}, attention_bwd_fused_prepare_kernel, s, dout, out, lse, a);
 }
 
 void finish_fused(CudaDevice& device, Bf16* dqkv, const FusedScratch& s, const AttentionView& a) {
   const unsigned blocks = static_cast<unsigned>(s.steps * a.heads);
-  launch(device, {.blocks = blocks, .threads = kThreads, .follows = true}, finish, dqkv, s, a);
+  launch(device, {.blocks = blocks, .threads = kThreads, .follows = true}, attention_bwd_fused_finish_kernel, dqkv, s,
+         a);
 }
 
 }  // namespace mantissa::cuda

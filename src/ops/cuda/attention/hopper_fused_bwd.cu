@@ -287,8 +287,9 @@ class Products {
 };
 
 __global__ void __launch_bounds__(kThreads, 1)
-    backward(Bf16* dqkv, const FusedScratch s, const AttentionView a, const __grid_constant__ CUtensorMap qkv_boxes,
-             const __grid_constant__ CUtensorMap dout_boxes) {
+    attention_bwd_fused_hopper_kernel(Bf16* dqkv, const FusedScratch s, const AttentionView a,
+                                      const __grid_constant__ CUtensorMap qkv_boxes,
+                                      const __grid_constant__ CUtensorMap dout_boxes) {
   if constexpr (kHasWarpgroups) {
     extern __shared__ char raw[];
     __shared__ uint64_t barriers[2 * kStages + 3];
@@ -337,7 +338,8 @@ void backward_fused(CudaDevice& device, Bf16* dqkv, const Bf16* dout, const Bf16
           .threads = kThreads,
           .shared_bytes = kSharedBytes,
           .follows = true},
-         backward, dqkv, s, a, boxes_of(qkv, a.tokens, a.heads + 2 * a.kv_heads, a.head_dim, kStep),
+         attention_bwd_fused_hopper_kernel, dqkv, s, a,
+         boxes_of(qkv, a.tokens, a.heads + 2 * a.kv_heads, a.head_dim, kStep),
          boxes_of(dout, a.tokens, a.heads, a.head_dim, kStep));
   finish_fused(device, dqkv, s, a);
 }

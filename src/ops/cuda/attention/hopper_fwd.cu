@@ -19,7 +19,8 @@ constexpr size_t shared_bytes() {
 
 template <int kWidth, int kGroups, int kKeys, int kBlocks>
 __global__ void __launch_bounds__(kGroups * 128, kBlocks)
-    forward(Bf16* out, float* lse, const Bf16* qkv, const AttentionView a, const __grid_constant__ CUtensorMap boxes) {
+    attention_fwd_hopper_kernel(Bf16* out, float* lse, const Bf16* qkv, const AttentionView a,
+                                const __grid_constant__ CUtensorMap boxes) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr int kThreads = kGroups * 128, kQueries = kGroups * 64, kTile = kKeys * kWidth, kN = kKeys / 8;
   extern __shared__ char raw[];
@@ -134,7 +135,7 @@ void start(CudaDevice& device, Bf16* out, float* lse, const Bf16* qkv, const Att
          {.blocks = tiles * static_cast<unsigned>(a.heads),
           .threads = kGroups * 128,
           .shared_bytes = shared_bytes<kWidth, kGroups, kKeys>()},
-         forward<kWidth, kGroups, kKeys, kBlocks>, out, lse, qkv, a,
+         attention_fwd_hopper_kernel<kWidth, kGroups, kKeys, kBlocks>, out, lse, qkv, a,
          boxes_of(qkv, a.tokens, a.heads + 2 * a.kv_heads, a.head_dim, kKeys));
 }
 

@@ -26,7 +26,8 @@ struct Shared {
 };
 constexpr size_t kSharedBytes = 1024 + ((2 + kSlots) * kSize + 8 * kWayOut) * sizeof(Bf16);
 
-__global__ void __launch_bounds__(kListThreads) list_queries(const TileList list, const AttentionView a) {
+__global__ void __launch_bounds__(kListThreads)
+    attention_list_tiles_kernel(const TileList list, const AttentionView a) {
   list_tiles<true>(list, a);
 }
 
@@ -217,8 +218,8 @@ class Products {
 };
 
 __global__ void __launch_bounds__(kThreads, 1)
-    forward(Bf16* out, float* lse, const TileList list, const AttentionView a,
-            const __grid_constant__ CUtensorMap boxes) {
+    attention_fwd_listed_hopper_kernel(Bf16* out, float* lse, const TileList list, const AttentionView a,
+                                       const __grid_constant__ CUtensorMap boxes) {
   if constexpr (kHasWarpgroups) {
     extern __shared__ char raw[];
     __shared__ uint64_t barriers[2 * kSlots + 4];
@@ -254,13 +255,14 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 void forward_listed(CudaDevice& device, Bf16* out, float* lse, const Bf16* qkv, void* scratch, const AttentionView& a) {
   const TileList list = tile_list_at(scratch, a);
-  launch(device, {.blocks = 1, .threads = kListThreads}, list_queries, list, a);
+  launch(device, {.blocks = 1, .threads = kListThreads}, attention_list_tiles_kernel, list, a);
   launch(device,
          {.blocks = static_cast<unsigned>(device.multiprocessors()),
           .threads = kThreads,
           .shared_bytes = kSharedBytes,
           .follows = true},
-         forward, out, lse, list, a, boxes_of(qkv, a.tokens, a.heads + 2 * a.kv_heads, a.head_dim, kTile));
+         attention_fwd_listed_hopper_kernel, out, lse, list, a,
+         boxes_of(qkv, a.tokens, a.heads + 2 * a.kv_heads, a.head_dim, kTile));
 }
 
 }  // namespace mantissa::cuda

@@ -21,8 +21,8 @@ constexpr size_t keys_bytes() {
 // dk, dv of 128 keys. Rows of the fragments are keys, so that P and dS are the left factors of dv and dk as they are.
 template <int kWidth, int kStep, Part kPart>
 __global__ void __launch_bounds__(kThreads, 1)
-    backward_keys(Bf16* dqkv, const Bf16* dout, const Bf16* qkv, const float* lse, const float* delta,
-                  const AttentionView a) {
+    attention_bwd_keys_mma_kernel(Bf16* dqkv, const Bf16* dout, const Bf16* qkv, const float* lse, const float* delta,
+                                  const AttentionView a) {
   constexpr int kLine = kWidth + kPad, kN = kStep / 8;
   constexpr bool kOfKeys = kPart != Part::kValues, kOfValues = kPart != Part::kKeys;
   extern __shared__ __align__(16) Bf16 shared[];
@@ -130,8 +130,8 @@ constexpr size_t queries_bytes() {
 // dq of 128 queries of a head. kHeld: their fragments stay in registers.
 template <int kWidth, int kStep, bool kHeld>
 __global__ void __launch_bounds__(kThreads, 1)
-    backward_queries(Bf16* dqkv, const Bf16* dout, const Bf16* qkv, const float* lse, const float* delta,
-                     const AttentionView a) {
+    attention_bwd_queries_mma_kernel(Bf16* dqkv, const Bf16* dout, const Bf16* qkv, const float* lse,
+                                     const float* delta, const AttentionView a) {
   constexpr int kLine = kWidth + kPad, kN = kStep / 8;
   extern __shared__ __align__(16) Bf16 shared[];
   Bf16 *const queries = shared, *const douts = queries + kTile * kLine;
@@ -233,7 +233,7 @@ void start_keys(const Job& job) {
          {.blocks = job.tiles() * static_cast<unsigned>(job.a.kv_heads),
           .threads = kThreads,
           .shared_bytes = keys_bytes<kWidth, kStep>()},
-         backward_keys<kWidth, kStep, kPart>, job.dqkv, job.dout, job.qkv, job.lse, job.delta, job.a);
+         attention_bwd_keys_mma_kernel<kWidth, kStep, kPart>, job.dqkv, job.dout, job.qkv, job.lse, job.delta, job.a);
 }
 
 template <int kWidth, int kStep, bool kHeld>
@@ -242,7 +242,8 @@ void start_queries(const Job& job) {
          {.blocks = job.tiles() * static_cast<unsigned>(job.a.heads),
           .threads = kThreads,
           .shared_bytes = queries_bytes<kWidth, kStep>()},
-         backward_queries<kWidth, kStep, kHeld>, job.dqkv, job.dout, job.qkv, job.lse, job.delta, job.a);
+         attention_bwd_queries_mma_kernel<kWidth, kStep, kHeld>, job.dqkv, job.dout, job.qkv, job.lse, job.delta,
+         job.a);
 }
 
 template <int kWidth>
@@ -253,8 +254,8 @@ void start(const Job& job) {
 
 }  // namespace
 
-void backward_bf16(CudaDevice& device, Bf16* dqkv, const Bf16* dout, const Bf16* qkv, const float* lse,
-                   const float* delta, const AttentionView& a) {
+void backward_mma(CudaDevice& device, Bf16* dqkv, const Bf16* dout, const Bf16* qkv, const float* lse,
+                  const float* delta, const AttentionView& a) {
   const Job job{device, dqkv, dout, qkv, lse, delta, a};
   if (a.head_dim <= 64) return start<64>(job);
   if (a.head_dim <= 96) return start<96>(job);

@@ -15,7 +15,7 @@ constexpr size_t shared_bytes() {
 
 template <int kWidth, int kWarps, int kBlocks>
 __global__ void __launch_bounds__(kWarps * 32, kBlocks)
-    forward(Bf16* out, float* lse, const Bf16* qkv, const AttentionView a) {
+    attention_fwd_mma_kernel(Bf16* out, float* lse, const Bf16* qkv, const AttentionView a) {
   constexpr int kM = kQueries / 16 / kWarps, kThreads = kWarps * 32, kLine = kWidth + kPad, kN = kKeys / 8;
   extern __shared__ __align__(16) Bf16 shared[];
   Bf16* const queries = shared;
@@ -129,12 +129,12 @@ void start(CudaDevice& device, Bf16* out, float* lse, const Bf16* qkv, const Att
          {.blocks = tiles * static_cast<unsigned>(a.heads),
           .threads = kWarps * 32,
           .shared_bytes = shared_bytes<kWidth, kWarps>()},
-         forward<kWidth, kWarps, kBlocks>, out, lse, qkv, a);
+         attention_fwd_mma_kernel<kWidth, kWarps, kBlocks>, out, lse, qkv, a);
 }
 
 }  // namespace
 
-void forward_bf16(CudaDevice& device, Bf16* out, float* lse, const Bf16* qkv, const AttentionView& a) {
+void forward_mma(CudaDevice& device, Bf16* out, float* lse, const Bf16* qkv, const AttentionView& a) {
   if (a.head_dim <= 64)
     start<64, 4, 2>(device, out, lse, qkv, a);
   else if (a.head_dim <= 96)

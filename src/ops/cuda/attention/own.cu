@@ -64,7 +64,7 @@ void own_attention_fwd(Exec& exec, Tensor out, Tensor lse, ConstTensor qkv, cons
     return forward_listed(device, o, sums, x, exec.shared_scratch(), a);
   }
   if (misses_lists(device, qkv, segments, layout)) device.say_slow("attention_fwd", kManySlots);
-  (takes_warpgroups(device, layout) ? forward_hopper : forward_bf16)(device, o, sums, x, a);
+  (takes_warpgroups(device, layout) ? forward_hopper : forward_mma)(device, o, sums, x, a);
 }
 
 void own_attention_bwd(Exec& exec, Tensor dqkv, ConstTensor dout, ConstTensor qkv, ConstTensor out, ConstTensor lse,
@@ -93,7 +93,7 @@ void own_attention_bwd(Exec& exec, Tensor dqkv, ConstTensor dout, ConstTensor qk
   if (plain) return backward_plain(device, dx, dy, x, sums, delta, a);
   if (!device.deterministic() && misses_lists(device, qkv, segments, layout))
     device.say_slow("attention_bwd", kManySlots);
-  (takes_warpgroups(device, layout) ? backward_hopper : backward_bf16)(device, dx, dy, x, sums, delta, a);
+  (takes_warpgroups(device, layout) ? backward_hopper : backward_mma)(device, dx, dy, x, sums, delta, a);
 }
 
 }  // namespace mantissa::cuda

@@ -11,8 +11,8 @@ constexpr int kThreads = 256;
 constexpr int kMostSorted = 1024;  // every slot looks at every other
 
 __global__ void __launch_bounds__(kThreads)
-    packed_kernel(int32_t* lengths, int32_t* first_qkv, int32_t* first_out, int32_t* first_statistic,
-                  const int32_t* offsets, int slots, int qkv_cols, int out_cols, int heads) {
+    attention_cudnn_offsets_kernel(int32_t* lengths, int32_t* first_qkv, int32_t* first_out, int32_t* first_statistic,
+                                   const int32_t* offsets, int slots, int qkv_cols, int out_cols, int heads) {
   for (int i = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x); i <= slots;
        i += static_cast<int>(gridDim.x) * kThreads) {
     const int first = offsets[i];
@@ -50,8 +50,8 @@ PackedDocuments write_packed(CudaDevice& device, int32_t* to, const int32_t* off
   int32_t* const first_statistic = first_out + slots + 1;
   const Grid grid{.blocks = static_cast<unsigned>(std::min<int64_t>(slots / kThreads + 1, device.multiprocessors())),
                   .threads = kThreads};
-  launch(device, grid, packed_kernel, lengths, first_qkv, first_out, first_statistic, offsets, slots, qkv_cols,
-         out_cols, heads);
+  launch(device, grid, attention_cudnn_offsets_kernel, lengths, first_qkv, first_out, first_statistic, offsets, slots,
+         qkv_cols, out_cols, heads);
   return {lengths, first_qkv, first_out, first_statistic};
 }
 

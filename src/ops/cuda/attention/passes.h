@@ -7,9 +7,9 @@
 namespace mantissa::cuda {
 
 // BF16 on the tensor cores; head_dim is a multiple of 8 and addresses of 16 bytes.
-void forward_bf16(CudaDevice& device, Bf16* out, float* lse, const Bf16* qkv, const AttentionView& a);
-void backward_bf16(CudaDevice& device, Bf16* dqkv, const Bf16* dout, const Bf16* qkv, const float* lse,
-                   const float* delta, const AttentionView& a);
+void forward_mma(CudaDevice& device, Bf16* out, float* lse, const Bf16* qkv, const AttentionView& a);
+void backward_mma(CudaDevice& device, Bf16* dqkv, const Bf16* dout, const Bf16* qkv, const float* lse,
+                  const float* delta, const AttentionView& a);
 
 // The same with Hopper's warpgroup products (sm_90), head_dim up to 128.
 void forward_hopper(CudaDevice& device, Bf16* out, float* lse, const Bf16* qkv, const AttentionView& a);

@@ -80,7 +80,8 @@ struct ForwardShared {
 };
 
 template <int kSpan, class E>
-__global__ void __launch_bounds__(kThreads) forward(E* out, float* lse, const E* qkv, const AttentionView a) {
+__global__ void __launch_bounds__(kThreads)
+    attention_fwd_plain_kernel(E* out, float* lse, const E* qkv, const AttentionView a) {
   extern __shared__ __align__(16) char raw[];
   auto& s = *reinterpret_cast<ForwardShared<kSpan>*>(raw);
   const int head = blockIdx.x % a.heads, kv = head / a.group();
@@ -159,8 +160,9 @@ __device__ void recompute(BackwardShared<kSpan>& s, const Tile<kSpan>& rows, con
 }
 
 template <int kSpan, class E>
-__global__ void __launch_bounds__(kThreads) backward_queries(E* dqkv, const E* dout, const E* qkv, const float* lse,
-                                                             const float* delta, const AttentionView a) {
+__global__ void __launch_bounds__(kThreads)
+    attention_bwd_queries_plain_kernel(E* dqkv, const E* dout, const E* qkv, const float* lse, const float* delta,
+                                       const AttentionView a) {
   extern __shared__ __align__(16) char raw[];
   auto& s = *reinterpret_cast<BackwardShared<kSpan>*>(raw);
   const int head = blockIdx.x % a.heads, kv = head / a.group();
@@ -196,7 +198,8 @@ __global__ void __launch_bounds__(kThreads) backward_queries(E* dqkv, const E* d
 
 template <int kSpan, class E>
 __global__ void __launch_bounds__(kThreads)
-    backward_keys(E* dqkv, const E* dout, const E* qkv, const float* lse, const float* delta, const AttentionView a) {
+    attention_bwd_keys_plain_kernel(E* dqkv, const E* dout, const E* qkv, const float* lse, const float* delta,
+                                    const AttentionView a) {
   extern __shared__ __align__(16) char raw[];
   auto& s = *reinterpret_cast<BackwardShared<kSpan>*>(raw);
   const int kv = blockIdx.x % a.kv_heads, first = static_cast<int>(blockIdx.x) / a.kv_heads * kTile;
@@ -235,7 +238,7 @@ __global__ void __launch_bounds__(kThreads)
 // A warp each (token, head); lanes take eight elements at a time.
 template <class E>
 __global__ void __launch_bounds__(256)
-    row_products_kernel(float* delta, const E* dout, const E* out, const AttentionView a) {
+    attention_row_products_kernel(float* delta, const E* dout, const E* out, const AttentionView a) {
   const int64_t unit = int64_t{blockIdx.x} * 8 + threadIdx.x / 32;
   if (unit >= int64_t{a.tokens} * a.heads) return;
   const int64_t token = unit / a.heads, head = unit % a.heads, at = token * a.out_stride + head * a.head_dim;
@@ -270,7 +273,8 @@ Grid grid_of(const AttentionView& a, int heads, size_t shared) {
 template <class E>
 void forward_plain(CudaDevice& device, E* out, float* lse, const E* qkv, const AttentionView& a) {
   visit_span(a, [&]<int kSpan>() {
-    launch(device, grid_of(a, a.heads, sizeof(ForwardShared<kSpan>)), forward<kSpan, E>, out, lse, qkv, a);
+    launch(device, grid_of(a, a.heads, sizeof(ForwardShared<kSpan>)), attention_fwd_plain_kernel<kSpan, E>, out, lse,
+           qkv, a);
   });
 }
 
@@ -279,16 +283,18 @@ void backward_plain(CudaDevice& device, E* dqkv, const E* dout, const E* qkv, co
                     const AttentionView& a) {
   visit_span(a, [&]<int kSpan>() {
     constexpr size_t kShared = sizeof(BackwardShared<kSpan>);
-    launch(device, grid_of(a, a.kv_heads, kShared), backward_keys<kSpan, E>, dqkv, dout, qkv, lse, delta, a);
-    launch(device, grid_of(a, a.heads, kShared), backward_queries<kSpan, E>, dqkv, dout, qkv, lse, delta, a);
+    launch(device, grid_of(a, a.kv_heads, kShared), attention_bwd_keys_plain_kernel<kSpan, E>, dqkv, dout, qkv, lse,
+           delta, a);
+    launch(device, grid_of(a, a.heads, kShared), attention_bwd_queries_plain_kernel<kSpan, E>, dqkv, dout, qkv, lse,
+           delta, a);
   });
 }
 
 template <class E>
 void row_products(CudaDevice& device, float* delta, const E* dout, const E* out, const AttentionView& a) {
   const int64_t units = int64_t{a.tokens} * a.heads;
-  launch(device, {.blocks = static_cast<unsigned>((units + 7) / 8), .threads = 256}, row_products_kernel<E>, delta,
-         dout, out, a);
+  launch(device, {.blocks = static_cast<unsigned>((units + 7) / 8), .threads = 256}, attention_row_products_kernel<E>,
+         delta, dout, out, a);
 }
 
 template void forward_plain(CudaDevice&, float*, float*, const float*, const AttentionView&);

@@ -8,14 +8,14 @@ namespace {
 constexpr int kThreads = 256;
 
 template <class To, class From>
-__global__ void __launch_bounds__(kThreads) copy_kernel(To* to, const From* from, int64_t n) {
+__global__ void __launch_bounds__(kThreads) gemm_convert_kernel(To* to, const From* from, int64_t n) {
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i < n) to[i] = from_f32<To>(to_f32(from[i]));
 }
 
 template <class C, class Bias>
 __global__ void __launch_bounds__(kThreads)
-    finish_kernel(C* c, const float* product, const Bias* bias, bool accumulate, int64_t m, int64_t n) {
+    gemm_finish_kernel(C* c, const float* product, const Bias* bias, bool accumulate, int64_t m, int64_t n) {
   const int64_t column = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (column >= n) return;
   const float shift = bias ? to_f32(bias[column]) : 0;
@@ -33,7 +33,7 @@ void copy_bias(CudaDevice& device, Tensor to, ConstTensor from) {
   const int64_t n = to.count();
   const Grid grid{.blocks = static_cast<unsigned>(ceil_div(n, int64_t{kThreads})), .threads = kThreads};
   visit_float(to, [&]<class To>(To* t) {
-    visit_float(from, [&]<class From>(const From* f) { launch(device, grid, copy_kernel<To, From>, t, f, n); });
+    visit_float(from, [&]<class From>(const From* f) { launch(device, grid, gemm_convert_kernel<To, From>, t, f, n); });
   });
 }
 
@@ -44,7 +44,8 @@ void finish_product(CudaDevice& device, Tensor c, ConstTensor product, ConstTens
                   .threads = kThreads};
   visit_float(c, [&]<class C>(C* cp) {
     visit_float(bias, [&]<class Bias>(const Bias* bp) {
-      launch(device, grid, finish_kernel<C, Bias>, cp, static_cast<const float*>(product.data), bp, accumulate, m, n);
+      launch(device, grid, gemm_finish_kernel<C, Bias>, cp, static_cast<const float*>(product.data), bp, accumulate, m,
+             n);
     });
   });
 }
