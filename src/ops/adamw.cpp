@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "ops/cpu/adamw.h"
-#include "ops/cuda/adamw.h"
+#include "ops/cuda/adamw/rows.h"
 #include "ops/cuda/table.h"
 #include "ops/elementwise.h"
 #include "ops/expect.h"

@@ -1,27 +1,24 @@
 // Three launches over all parameters: squares of the gradients, their norm, the update. Compiled with -fmad=false, so
 // that every operation rounds as the CPU kernel's.
-#include "ops/cuda/adamw.h"
-
 #include <algorithm>
 #include <vector>
 
-#include "numerics/moment8.h"
 #include "ops/adamw.h"
-#include "ops/cuda/common/philox_keys.cuh"
+#include "ops/cuda/adamw/moments.cuh"
+#include "ops/cuda/adamw/round_param.cuh"
 #include "ops/cuda/common/rounded.cuh"
-#include "ops/cuda/common/vec.cuh"
 #include "ops/cuda/launch.cuh"
 
 namespace mantissa::cuda {
 namespace {
+
+using namespace adamw;
 
 constexpr int kThreads = 256;
 constexpr int kBlocks = 3;  // a multiprocessor: 80 registers a thread
 constexpr int kUpdateChunk = kThreads * kWide;
 constexpr int kNormLoads = 4;  // in flight a thread
 constexpr int kNormChunk = kThreads * kWide * kNormLoads;
-constexpr int kLanesPerBlock = kMomentBlock / kWide;  // threads that share one unit of 8-bit moments
-constexpr unsigned kAll = 0xffffffffu;
 
 // The sum over a block's threads, in one order; valid in thread 0.
 __device__ double block_sum(double v) {
@@ -81,173 +78,6 @@ __global__ void __launch_bounds__(kThreads) adamw_finish_norm_kernel(AdamwOutcom
   if (threadIdx.x == 0) *outcome = {.grad_norm = sqrt(sum)};
 }
 
-// What the kernels need of a step beside the rows.
-struct UpdateArgs {
-  float grad_scale;
-  double max_norm;
-  AdamwFactors factors;
-  float inverse_correction2;  // 1 / sqrt_correction2
-  bool ordinary;              // the factors let the ranges of rounded.cuh hold
-  PhiloxKeys keys;
-  uint32_t step;
-};
-
-// Eight elements of one row; kVector: all there and aligned, else the first `count` of them.
-template <bool kVector>
-struct Place {
-  const AdamwRow* row;
-  int64_t first;
-
-  __device__ __forceinline__ int count() const {
-    return kVector ? kWide : static_cast<int>(max(int64_t{0}, min(int64_t{kWide}, row->n - first)));
-  }
-  template <class T>
-  __device__ __forceinline__ Packed<T> fetch(const void* base) const {
-    const T* p = static_cast<const T*>(base) + first;
-    if constexpr (kVector)
-      return load_packed(p);
-    else
-      return pack<T>(load_wide(p, count()));
-  }
-  template <class T>
-  __device__ __forceinline__ void put(void* base, const Packed<T>& v) const {
-    T* p = static_cast<T*>(base) + first;
-    if constexpr (kVector)
-      store_packed(p, v);
-    else
-      store_wide(p, widen(v), count());
-  }
-  __device__ __forceinline__ uint2 fetch_codes(const void* base) const {
-    const uint8_t* p = static_cast<const uint8_t*>(base) + first;
-    if constexpr (kVector) return *reinterpret_cast<const uint2*>(p);
-    uint32_t words[2] = {};
-#pragma unroll
-    for (int k = 0; k < kWide; ++k)
-      if (k < count()) words[k / 4] |= uint32_t{p[k]} << k % 4 * 8;
-    return {words[0], words[1]};
-  }
-  __device__ __forceinline__ void put_codes(void* base, const uint2& codes) const {
-    uint8_t* p = static_cast<uint8_t*>(base) + first;
-    if constexpr (kVector) {
-      *reinterpret_cast<uint2*>(p) = codes;
-    } else {
-#pragma unroll
-      for (int k = 0; k < kWide; ++k)
-        if (k < count()) p[k] = static_cast<uint8_t>((k < 4 ? codes.x : codes.y) >> k % 4 * 8);
-    }
-  }
-};
-
-// A step of eight elements. The largest magnitudes leave NaN out.
-struct Step {
-  Wide m, v, roots, after;
-  float m_most, root_most;
-  uint32_t wanted;  // a bit for each element with an update that is not zero
-  bool ordinary;    // every operand within the ranges of rounded.cuh: the exact forms are not needed
-};
-
-// Both moments of eight elements as they lie in memory.
-template <class S>
-struct Moments {
-  Packed<S> m, v;
-  template <bool kVector>
-  __device__ __forceinline__ void load(const Place<kVector>& at) {
-    m = at.template fetch<S>(at.row->m);
-    v = at.template fetch<S>(at.row->v);
-  }
-  __device__ __forceinline__ void decode(Wide& wide_m, Wide& wide_v) const {
-    wide_m = widen(m);
-    wide_v = widen(v);
-  }
-  template <bool kVector>
-  __device__ __forceinline__ static void store(const Place<kVector>& at, const Step& x) {
-    at.put(at.row->m, pack<S>(x.m));
-    at.put(at.row->v, pack<S>(x.v));
-  }
-};
-
-template <>
-struct Moments<uint8_t> {
-  uint2 m, v;
-  float m_unit, v_unit;
-  template <bool kVector>
-  __device__ __forceinline__ void load(const Place<kVector>& at) {
-    m = at.fetch_codes(at.row->m);
-    v = at.fetch_codes(at.row->v);
-    const bool any = at.count() > 0;
-    m_unit = any ? at.row->m_scale[at.first / kMomentBlock] : 0.0f;
-    v_unit = any ? at.row->v_scale[at.first / kMomentBlock] : 0.0f;
-  }
-  // As moment8.h, with a byte put under an exponent by one permutation: 2^23 + k, for m with its sign.
-  __device__ __forceinline__ void decode(Wide& wide_m, Wide& wide_v) const {
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      const uint32_t m_word = j ? m.y : m.x, v_word = j ? v.y : v.x;
-      const uint32_t sizes = m_word & 0x7f7f7f7fu, tops = (m_word & 0x80808080u) | 0x4b4b4b4bu;
-#pragma unroll
-      for (uint32_t k = 0; k < 4; ++k) {
-        const uint32_t raised = bytes_of_two(sizes, tops, 0x4880u + 0x1111u * k);
-        const float m_root = fabsf(__uint_as_float(raised)) - 0x1p23f;
-        const float size = m_root * m_root * m_unit;
-        wide_m.x[4 * j + k] = __uint_as_float(__float_as_uint(size) | (raised & 0x80000000u));
-        const float v_root = __uint_as_float(bytes_of_two(v_word, 0x4b000000u, 0x7540u + k)) - 0x1p23f;
-        const float root = v_root * v_root * v_unit;
-        wide_v.x[4 * j + k] = root * root;
-      }
-    }
-  }
-  // All threads of a warp take part. Elements past the end are zeros: decoded so, and with a gradient of zero.
-  template <bool kVector>
-  __device__ __forceinline__ static void store(const Place<kVector>& at, const Step& x) {
-    float m_most = x.m_most, v_most = x.root_most;
-#pragma unroll
-    for (int step = kLanesPerBlock / 2; step > 0; step /= 2) {
-      m_most = fmaxf(m_most, __shfl_xor_sync(kAll, m_most, step));
-      v_most = fmaxf(v_most, __shfl_xor_sync(kAll, v_most, step));
-    }
-    const float m_unit = moment8::unit_of<127>(m_most), v_unit = moment8::unit_of<255>(v_most);
-    uint32_t m_codes[2], v_codes[2];
-    if (x.ordinary && fmaxf(m_most, v_most) <= kMostMoment)
-      encode(m_codes, v_codes, x, reciprocal_of(m_unit), reciprocal_of(v_unit));
-    else
-      encode_any(m_codes, v_codes, x, moment8::inverse_of(m_unit), moment8::inverse_of(v_unit));
-    at.put_codes(at.row->m, {m_codes[0], m_codes[1]});
-    at.put_codes(at.row->v, {v_codes[0], v_codes[1]});
-    if (threadIdx.x % kLanesPerBlock == 0 && at.count() > 0) {
-      at.row->m_scale[at.first / kMomentBlock] = m_unit;
-      at.row->v_scale[at.first / kMomentBlock] = v_unit;
-    }
-  }
-  __device__ __forceinline__ static void encode(uint32_t (&m_codes)[2], uint32_t (&v_codes)[2], const Step& x,
-                                                float m_inverse, float v_inverse) {
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      uint32_t m[4], signs[4], v[4];
-#pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        m[k] = nearest_code(fabsf(x.m.x[4 * j + k]) * m_inverse);
-        signs[k] = __float_as_uint(x.m.x[4 * j + k]);
-        v[k] = nearest_code(fmaxf(x.roots.x[4 * j + k] * v_inverse, 0.5f));  // never zero
-      }
-      m_codes[j] = (low_bytes(m[0], m[1], m[2], m[3]) & 0x7f7f7f7fu) |
-                   (high_bytes(signs[0], signs[1], signs[2], signs[3]) & 0x80808080u);
-      v_codes[j] = low_bytes(v[0], v[1], v[2], v[3]);
-    }
-  }
-  __device__ __forceinline__ static void encode_any(uint32_t (&m_codes)[2], uint32_t (&v_codes)[2], const Step& x,
-                                                    float m_inverse, float v_inverse) {
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      m_codes[j] = v_codes[j] = 0;
-#pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        m_codes[j] |= moment8::encode_m(x.m.x[4 * j + k], m_inverse) << 8 * k;
-        v_codes[j] |= moment8::encode_root(x.roots.x[4 * j + k], v_inverse) << 8 * k;
-      }
-    }
-  }
-};
-
 // Eight elements and what stands in memory of them.
 template <bool kVector, class P, class G, class S>
 struct Fetched {
@@ -264,51 +94,6 @@ struct Fetched {
     moments.load(place());
   }
 };
-
-// A BF16 param: rounds, counts what had an update and did not move.
-template <bool kStochastic, bool kVector>
-__device__ __forceinline__ Packed<Bf16> round_param(const UpdateArgs& a, const Place<kVector>& at, const Step& x,
-                                                    const Packed<Bf16>& before, unsigned& still) {
-  Packed<Bf16> rounded;
-  if constexpr (kStochastic) {
-    const RandomKey key{.step = a.step, .tensor = at.row->id, .form = DrawForm::kUpdate};
-    const Random4 bits = draw(key, a.keys, static_cast<uint64_t>(at.first) / kWide);
-    uint32_t words[4];
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const uint32_t low = __float_as_uint(x.after.x[2 * j]) + (bits.x[j] & 0xffffu);
-      const uint32_t high = __float_as_uint(x.after.x[2 * j + 1]) + (bits.x[j] >> 16);
-      words[j] = __byte_perm(low, high, 0x7632);
-    }
-    if (!x.ordinary) {  // NaN and Inf keep what rounding to nearest gives
-      const Packed<Bf16> near = pack<Bf16>(x.after);
-      const uint32_t nearest[4] = {near.raw.x, near.raw.y, near.raw.z, near.raw.w};
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        if (!isfinite(x.after.x[2 * j])) words[j] = (words[j] & 0xffff0000u) | (nearest[j] & 0xffffu);
-        if (!isfinite(x.after.x[2 * j + 1])) words[j] = (words[j] & 0xffffu) | (nearest[j] & 0xffff0000u);
-      }
-    }
-    rounded.raw = make_uint4(words[0], words[1], words[2], words[3]);
-  } else {
-    rounded = pack<Bf16>(x.after);
-  }
-  const uint32_t moved[4] = {rounded.raw.x ^ before.raw.x, rounded.raw.y ^ before.raw.y, rounded.raw.z ^ before.raw.z,
-                             rounded.raw.w ^ before.raw.w};
-  if (x.ordinary) {
-    uint32_t changed = 0;  // of even elements, and of odd ones in the high half
-#pragma unroll
-    for (int j = 0; j < 4; ++j) changed += __vminu2(moved[j], 0x00010001u);
-    still += kWide - (changed & 0xffffu) - (changed >> 16);
-  } else {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      if (!(moved[j] & 0xffffu)) still += x.wanted >> 2 * j & 1u;
-      if (!(moved[j] >> 16)) still += x.wanted >> (2 * j + 1) & 1u;
-    }
-  }
-  return rounded;
-}
 
 // x.m and x.v hold the moments before. Not kExact: where some operand is not ordinary, `ordinary` says so and the
 // results are void.
