@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
-#include "app/bench.h"
-#include "app/bench_cases.h"
+#include "app/bench/bench.h"
+#include "app/bench/cases.h"
 #include "base/text.h"
 #include "base/units.h"
 

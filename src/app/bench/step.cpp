@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "app/bench.h"
-#include "app/bench_stage.h"
+#include "app/bench/bench.h"
+#include "app/bench/stage.h"
 #include "app/read_config.h"
 #include "base/file.h"
 #include "base/text.h"

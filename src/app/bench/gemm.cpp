@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "app/bench.h"
-#include "app/bench_stage.h"
+#include "app/bench/bench.h"
+#include "app/bench/stage.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "model/step_floor.h"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Text throughput of encoding on one thread, beside Hugging Face `tokenizers`' encode_batch, in turn, in one run.
 
-usage: bench_tokenizer.py DATA [--ids build/tokenizer_ids] [--rounds 3] [--at-least RATIO]
+usage: tokenizer.py DATA [--ids build/tokenizer_ids] [--rounds 3] [--at-least RATIO]
 
 DATA holds tokenizers/{gpt2,llama3,qwen3}, text/ and sft/. Needs `pip install tokenizers`. The best round of each counts, in
 processor time, which other programs on the machine disturb least; our encoder starts every round with an empty cache, theirs

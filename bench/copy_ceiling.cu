@@ -1,7 +1,7 @@
 // How fast plain kernels move a given number of bytes: the ceiling of a memory-bound kernel of that size, launches and
 // all. Each row is a captured graph of launches back to back over buffers of random bits that exceed 400 MB together,
 // the median of 25.
-//   nvcc -std=c++20 -O3 -arch=native tools/copy_ceiling.cu -o /tmp/copy_ceiling && /tmp/copy_ceiling
+//   nvcc -std=c++20 -O3 -arch=native bench/copy_ceiling.cu -o /tmp/copy_ceiling && /tmp/copy_ceiling
 #include <cuda_runtime.h>
 
 #include <algorithm>

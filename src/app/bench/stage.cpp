@@ -1,4 +1,4 @@
-#include "app/bench_stage.h"
+#include "app/bench/stage.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "app/bench_cases.h"
+#include "app/bench/cases.h"
 
 #include <algorithm>
 #include <cmath>

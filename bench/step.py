@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A training step beside PyTorch's on this machine: build/train_step and bench/baselines/torch_step.py in turn, one table.
+"""A training step beside PyTorch's on this machine: build/train_step and bench/torch_step.py in turn, one table.
 
-usage: bench_step.py [--build build] [--python python3] [--seconds 20] [--threads N]
+usage: step.py [--build build] [--python python3] [--seconds 20] [--threads N]
 PyTorch's rows are left out, and said so, where --python has no torch and transformers.
 """
 import argparse
@@ -37,7 +37,7 @@ def main() -> None:
     for dtype in ["bf16", "fp32"]:
         rows += lines_of([f"{a.build}/train_step", f"recipe={dtype}", f"seconds={a.seconds}"], environment)
         if with_torch:
-            script = str(ROOT / "bench/baselines/torch_step.py")
+            script = str(ROOT / "bench/torch_step.py")
             rows += lines_of([a.python, script, "--dtype", dtype, "--threads", str(a.threads), "--seconds", str(a.seconds)], environment)
     rows += lines_of([f"{a.build}/train_step", "recipe=" + ",".join(RECIPES), f"seconds={a.seconds}"], environment)
 

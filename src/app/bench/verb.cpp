@@ -1,6 +1,6 @@
 #include <fmt/core.h>
 
-#include "app/bench.h"
+#include "app/bench/bench.h"
 #include "app/verbs.h"
 #include "base/machine.h"
 #include "base/output_file.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "app/bench_stage.h"
+#include "app/bench/stage.h"
 
 namespace mantissa {
 
