@@ -1,6 +1,6 @@
 // gemm_rates: GFLOP/s of every GEMM candidate that this machine has, over the three products of a linear layer and all
-// formats. Each line is verified on one output element, then timed: the best of several windows, operands rotated through
-// copies so that they come from memory as in a step.
+// formats. Each line is verified on one output element, then timed: the best of several windows, operands rotated
+// through copies so that they come from memory as in a step.
 //   gemm_rates [tokens [seconds a figure [candidate]]]
 #include <algorithm>
 #include <chrono>
@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "ops/cpu/gemm/decode.h"
-#include "ops/cpu_gemm/cpu_features.h"
 #include "ops/cpu_gemm/candidates.h"
+#include "ops/cpu_gemm/cpu_features.h"
 #include "ops/gemm_problem.h"
 
 namespace mantissa {
@@ -52,7 +52,8 @@ struct Side {
   float amax = 2688;
   GemmSide view;
 
-  Side(std::mt19937& random, const Format& format, const QuantFormat& quant, int64_t outer, int64_t k, bool transposed) {
+  Side(std::mt19937& random, const Format& format, const QuantFormat& quant, int64_t outer, int64_t k,
+       bool transposed) {
     const int64_t rows = transposed ? k : outer, cols = transposed ? outer : k;
     data.resize(static_cast<size_t>(bytes_of(format.element, rows * cols)));
     std::normal_distribution<float> normal;
@@ -72,7 +73,9 @@ struct Side {
     const bool tensor = quant.blocking == Blocking::kTensor;
     const int64_t grid_rows = tensor ? 1 : quant.blocking == Blocking::kTile ? ceil_div(rows, quant.block) : rows;
     const int64_t grid_cols = tensor ? 1 : ceil_div(cols, quant.block);
-    const DType scale = quant.rule == ScaleRule::kE8M0 ? DType::kE8M0 : quant.rule == ScaleRule::kNvfp4 ? DType::kE4M3 : DType::kF32;
+    const DType scale = quant.rule == ScaleRule::kE8M0    ? DType::kE8M0
+                        : quant.rule == ScaleRule::kNvfp4 ? DType::kE4M3
+                                                          : DType::kF32;
     scales.resize(static_cast<size_t>(bytes_of(scale, grid_rows * grid_cols)));
     for (int64_t i = 0; i < grid_rows * grid_cols; ++i) {
       const int exponent = static_cast<int>(random() % 5) - 2;
@@ -80,7 +83,11 @@ struct Side {
       if (scale == DType::kE8M0) scales[static_cast<size_t>(i)] = static_cast<uint8_t>(127 + exponent);
       if (scale == DType::kE4M3) scales[static_cast<size_t>(i)] = encode_e4m3(std::ldexp(1.0f, exponent));
     }
-    q = {quant, {data.data(), format.element, {rows, cols}}, {scales.data(), scale, {grid_rows, grid_cols}}, &amax, nullptr};
+    q = {quant,
+         {data.data(), format.element, {rows, cols}},
+         {scales.data(), scale, {grid_rows, grid_cols}},
+         &amax,
+         nullptr};
     if (tensor) q.scale_inv.shape = {1};
     view = GemmSide::quantized(q, transposed);
   }
@@ -134,7 +141,8 @@ int run(int argc, char** argv) {
   Exec exec;
   std::printf("instruction set %s, %d threads, %lld tokens; amx: %s\n", name_of(exec.isa()), exec.threads(),
               static_cast<long long>(tokens), cpu_features().amx_bf16 ? "yes" : cpu_features().amx_absence);
-  std::printf("%-11s %-15s %6s %6s %8s %8s %8s   GFLOP/s\n", "candidate", "format", "N", "K", "fprop", "dgrad", "wgrad");
+  std::printf("%-11s %-15s %6s %6s %8s %8s %8s   GFLOP/s\n", "candidate", "format", "N", "K", "fprop", "dgrad",
+              "wgrad");
   const int64_t layers[][2] = {{256, 256}, {512, 256}, {1536, 256}, {256, 768}, {1024, 1024}, {1536, 1536}};
   int wrong = 0;
   for (const Format& format : kFormats)
@@ -148,7 +156,8 @@ int run(int argc, char** argv) {
         const Work works[] = {{"fprop", tokens, n, k, false, false, false},
                               {"dgrad", tokens, k, n, false, !row_weight, false},
                               {"wgrad", n, k, tokens, !quantized, !quantized, true}};
-        std::printf("%-11s %-15s %6lld %6lld", candidate.name, format.name, static_cast<long long>(n), static_cast<long long>(k));
+        std::printf("%-11s %-15s %6lld %6lld", candidate.name, format.name, static_cast<long long>(n),
+                    static_cast<long long>(k));
         for (const Work& w : works) {
           std::mt19937 random(1);
           const QuantFormat& b_format = w.accumulate ? format.a : format.b;
@@ -159,8 +168,11 @@ int run(int argc, char** argv) {
             sides.push_back(std::make_unique<Side>(random, format, format.a, w.m, w.k, w.a_transposed));
             sides.push_back(std::make_unique<Side>(random, format, b_format, w.n, w.k, w.b_transposed));
             const DType c = w.accumulate || format.element == DType::kF32 ? DType::kF32 : DType::kBF16;
-            copies.push_back(normalise({.a = sides[sides.size() - 2]->view, .b = sides.back()->view,
-                                        .c = {out.data(), c, {w.m, w.n}}, .bias = {}, .beta = 0}));
+            copies.push_back(normalise({.a = sides[sides.size() - 2]->view,
+                                        .b = sides.back()->view,
+                                        .c = {out.data(), c, {w.m, w.n}},
+                                        .bias = {},
+                                        .beta = 0}));
           }
           if (*candidate.refuses(copies[0])) {
             std::printf(" %8s", "-");
@@ -168,7 +180,8 @@ int run(int argc, char** argv) {
           }
           candidate.run(exec, candidate.engine, copies[0]);
           const double want = first_element(copies[0]), got = element_at(copies[0].c, copies[0].c_dtype, 0);
-          const bool right = std::fabs(got - want) <= 0.01 * std::fabs(want) + 1e-2 * std::sqrt(static_cast<double>(w.k)) * copies[0].alpha;
+          const bool right = std::fabs(got - want) <=
+                             0.01 * std::fabs(want) + 1e-2 * std::sqrt(static_cast<double>(w.k)) * copies[0].alpha;
           wrong += !right;
           for (GemmProblem& p : copies) p.accumulate = w.accumulate;
           std::printf(right ? " %8.0f" : " %7.0f!", rate(exec, candidate, copies, seconds));

@@ -1,6 +1,6 @@
-// train_step: tokens a second of whole optimizer steps (forward, loss, backward, clipping, AdamW) of a Qwen3-shaped model
-// on random tokens, one document a row. One JSON line per recipe; figures are medians over the steps of `seconds` after the
-// warm-up. bench/torch_step.py measures the same in PyTorch.
+// train_step: tokens a second of whole optimizer steps (forward, loss, backward, clipping, AdamW) of a Qwen3-shaped
+// model on random tokens, one document a row. One JSON line per recipe; figures are medians over the steps of `seconds`
+// after the warm-up. bench/torch_step.py measures the same in PyTorch.
 //   train_step [recipe=bf16,fp32] [weights=bf16] [seconds=20] [batch=8] [sequence=512] [layers=6] [hidden=256]
 //              [intermediate=768] [heads=4] [kv_heads=2] [head_dim=64] [vocab=256] [scope=linear]
 #include <fmt/core.h>
@@ -26,9 +26,10 @@ constexpr int kWarmupSteps = 3;
 using Flags = std::map<std::string, std::string>;
 
 Flags parse(int argc, char** argv) {
-  Flags flags = {{"recipe", "bf16,fp32"}, {"weights", "bf16"}, {"seconds", "20"}, {"batch", "8"}, {"sequence", "512"},
-                 {"layers", "6"}, {"hidden", "256"}, {"intermediate", "768"}, {"heads", "4"}, {"kv_heads", "2"},
-                 {"head_dim", "64"}, {"vocab", "256"}, {"scope", "linear"}};
+  Flags flags = {{"recipe", "bf16,fp32"}, {"weights", "bf16"}, {"seconds", "20"},  {"batch", "8"},
+                 {"sequence", "512"},     {"layers", "6"},     {"hidden", "256"},  {"intermediate", "768"},
+                 {"heads", "4"},          {"kv_heads", "2"},   {"head_dim", "64"}, {"vocab", "256"},
+                 {"scope", "linear"}};
   for (int i = 1; i < argc; ++i) {
     const std::vector<std::string> pair = split(argv[i], '=');
     if (pair.size() != 2 || !flags.contains(pair[0])) fail(Exit::kUsage, "train_step: {}: expected key=value", argv[i]);

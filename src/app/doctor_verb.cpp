@@ -14,8 +14,8 @@
 #include "base/version.h"
 #include "data/readers/parquet_module.h"
 #include "device/device_config.h"
-#include "ops/gemm.h"
 #include "ops/cpu_gemm/onednn.h"
+#include "ops/gemm.h"
 #include "recipes/recipe.h"
 #include "report/assets.h"
 

@@ -1,4 +1,5 @@
-// Typed configuration: a struct describes its fields once; parsing, command-line overrides, dump, help and origins follow.
+// Typed configuration: a struct describes its fields once; parsing, command-line overrides, dump, help and origins
+// follow.
 //
 //   struct ScheduleConfig {
 //     std::string name = "cosine";
@@ -40,23 +41,24 @@ class Fields {
   virtual void unavailable(std::string_view key, std::string_view message) = 0;
   // A nested section, described by `body`.
   virtual void section(std::string_view key, const std::function<void(Fields&)>& body) = 0;
-  // A list of sections. `size` is read or set first; `item(i)` makes room for element i and describes it into the fields it
-  // is handed; afterwards the owner resizes to `size`:
+  // A list of sections. `size` is read or set first; `item(i)` makes room for element i and describes it into the
+  // fields it is handed; afterwards the owner resizes to `size`:
   //   size_t n = rules.size();
-  //   f.list("rules", n, [&](Fields& g, size_t i) { if (rules.size() <= i) rules.resize(i + 1); rules[i].describe(g); }, "...");
-  //   rules.resize(n);
+  //   f.list("rules", n, [&](Fields& g, size_t i) { if (rules.size() <= i) rules.resize(i + 1); rules[i].describe(g);
+  //   }, "..."); rules.resize(n);
   virtual void list(std::string_view key, size_t& size, const std::function<void(Fields&, size_t)>& item,
                     std::string_view help) = 0;
 };
 
-// A YAML file plus overrides "--a.b=c" or "a.b=c" (lists as [x,y], places in lists as rules.0.recipe), later ones win; ${VAR}
-// in values is replaced from the environment, $${ stands for ${. A key given twice is refused.
-// Parses into anything with describe(Fields&). Errors are Exit::kUsage: `configs/a.yaml:7: precision.recipie: unknown key;
-// did you mean precision.recipe?`; wrong type, range and choice name the line, the value and what was expected.
+// A YAML file plus overrides "--a.b=c" or "a.b=c" (lists as [x,y], places in lists as rules.0.recipe), later ones win;
+// ${VAR} in values is replaced from the environment, $${ stands for ${. A key given twice is refused. Parses into
+// anything with describe(Fields&). Errors are Exit::kUsage: `configs/a.yaml:7: precision.recipie: unknown key; did you
+// mean precision.recipe?`; wrong type, range and choice name the line, the value and what was expected.
 class Source {
  public:
   static Source from_file(const std::string& path, const std::vector<std::string>& overrides);
-  static Source from_text(const std::string& yaml, const std::string& name, const std::vector<std::string>& overrides = {});
+  static Source from_text(const std::string& yaml, const std::string& name,
+                          const std::vector<std::string>& overrides = {});
   ~Source();
   Source(Source&&) noexcept;
 

@@ -47,7 +47,8 @@ std::string cpu_features() {
   const std::string flags = fmt::format(" {} ", value_of("/proc/cpuinfo", "flags", ':'));
   std::string found;
   for (const char* name : {"avx2", "avx512f", "avx512_bf16", "amx_bf16"})
-    if (flags.find(fmt::format(" {} ", name)) != std::string::npos) found += fmt::format("{}{}", found.empty() ? "" : " ", name);
+    if (flags.find(fmt::format(" {} ", name)) != std::string::npos)
+      found += fmt::format("{}{}", found.empty() ? "" : " ", name);
   return found;
 }
 

@@ -25,8 +25,8 @@ inline int thread_id() {
 #endif
 }
 
-// Calls body(begin, end) on contiguous chunks that cover [0, n); a chunk is a multiple of `grain` items but for the last.
-// One chunk a thread; runs in the calling thread when there is one chunk only.
+// Calls body(begin, end) on contiguous chunks that cover [0, n); a chunk is a multiple of `grain` items but for the
+// last. One chunk a thread; runs in the calling thread when there is one chunk only.
 template <class Body>
 void parallel_for(int64_t n, int64_t grain, Body&& body) {
   if (n <= 0) return;

@@ -1,5 +1,6 @@
 // Philox4x32-10, a counter-based generator: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
-// The same (seed, step, tensor, form, element) gives the same bits on every backend, in a replay and at any batch layout.
+// The same (seed, step, tensor, form, element) gives the same bits on every backend, in a replay and at any batch
+// layout.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +40,9 @@ struct RandomKey {
 
 // The 128 random bits number `block` of a stream; block < 2^56.
 MANTISSA_PHILOX_HD Random4 draw(const RandomKey& key, uint64_t block) {
-  return philox4x32(static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32) | (static_cast<uint32_t>(key.form) << 24),
-                    key.tensor, key.step, static_cast<uint32_t>(key.seed), static_cast<uint32_t>(key.seed >> 32));
+  return philox4x32(static_cast<uint32_t>(block),
+                    static_cast<uint32_t>(block >> 32) | (static_cast<uint32_t>(key.form) << 24), key.tensor, key.step,
+                    static_cast<uint32_t>(key.seed), static_cast<uint32_t>(key.seed >> 32));
 }
 
 }  // namespace mantissa

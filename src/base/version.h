@@ -1,4 +1,5 @@
-// The version that `mantissa --version` prints and run.json records; CMakeLists.txt states the same (a test compares them).
+// The version that `mantissa --version` prints and run.json records; CMakeLists.txt states the same (a test compares
+// them).
 #pragma once
 
 namespace mantissa {

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <memory>
 
-#include "ops/cuda/table.h"
 #include "ops/cpu_gemm/candidates.h"
+#include "ops/cuda/table.h"
 #include "ops/gemm_problem.h"
 
 namespace mantissa {
@@ -93,7 +93,8 @@ GemmChoice explain_gemm(const Exec& exec, const GemmDesc& desc) {
 }
 
 double measure_gemm_rate(Exec& exec, DType dtype, int64_t m, int64_t n, int64_t k, double seconds) {
-  check(dtype == DType::kF32 || dtype == DType::kBF16, "measure_gemm_rate: dtype is {}, expected f32 or bf16", name_of(dtype));
+  check(dtype == DType::kF32 || dtype == DType::kBF16, "measure_gemm_rate: dtype is {}, expected f32 or bf16",
+        name_of(dtype));
   if (exec.device()) return measure_on_gpu(exec, dtype, m, n, k, seconds);
   const std::vector<std::byte> a = varied_values(dtype, m * k), b = varied_values(dtype, n * k);
   std::vector<std::byte> c(static_cast<size_t>(bytes_of(dtype, m * n)));

@@ -37,8 +37,8 @@ GemmScale scale_of(const GemmSide& side);
 
 // c[M,N] = a[M,K] · b[N,K]ᵀ + bias[N] + beta c. Products of F32 sides run in FP32; BF16 and quantized sides run in BF16
 // with FP32 accumulation, each output summed in one fixed order. c is F32 or BF16, rounded once; bias has c's or F32
-// dtype. On a GPU both sides are F32 or both BF16, anything else is Exit::kUnavailable; there an F32 bias is rounded to a
-// BF16 c's dtype before it is added.
+// dtype. On a GPU both sides are F32 or both BF16, anything else is Exit::kUnavailable; there an F32 bias is rounded to
+// a BF16 c's dtype before it is added.
 struct GemmDesc {
   GemmSide a, b;
   Tensor c;
@@ -56,8 +56,8 @@ void gemm(Exec& exec, const GemmDesc& desc);
 // GPU scratch that gemm() takes at most.
 constexpr int64_t kGemmScratchBytes = int64_t{64} << 20;
 
-// The candidate that gemm() takes for `desc`, and why each better-placed one refused: one line each. GPU: the algorithm,
-// with its numbers.
+// The candidate that gemm() takes for `desc`, and why each better-placed one refused: one line each. GPU: the
+// algorithm, with its numbers.
 struct GemmChoice {
   std::string taken;
   std::vector<std::string> refused;

@@ -16,11 +16,16 @@ enum class Recipe { kPlain, kTensor, kInside, kBlock, kNvfp4 };
 
 const char* name_of(Recipe recipe) {
   switch (recipe) {
-    case Recipe::kPlain: return "plain";
-    case Recipe::kTensor: return "one scale a tensor";
-    case Recipe::kInside: return "power-of-two block scales";
-    case Recipe::kBlock: return "FP32 block scales";
-    case Recipe::kNvfp4: return "NVFP4 scales";
+    case Recipe::kPlain:
+      return "plain";
+    case Recipe::kTensor:
+      return "one scale a tensor";
+    case Recipe::kInside:
+      return "power-of-two block scales";
+    case Recipe::kBlock:
+      return "FP32 block scales";
+    case Recipe::kNvfp4:
+      return "NVFP4 scales";
   }
   return "?";
 }
@@ -38,9 +43,16 @@ GemmOperand operand_of(const char* name, const GemmSide& side, Recipe recipe) {
   const ConstTensor& data = side.data;
   check(static_cast<bool>(data), "gemm: {} has no data", name);
   const int64_t rows = data.rows(), cols = data.cols();
-  GemmOperand x{.data = data.data, .dtype = data.dtype, .transposed = side.transposed,
-                .outer = side.transposed ? cols : rows, .k = side.transposed ? rows : cols, .stride = cols,
-                .scales = nullptr, .scale_dtype = DType::kF32, .scale_row_bits = 0, .scale_col_bits = 0,
+  GemmOperand x{.data = data.data,
+                .dtype = data.dtype,
+                .transposed = side.transposed,
+                .outer = side.transposed ? cols : rows,
+                .k = side.transposed ? rows : cols,
+                .stride = cols,
+                .scales = nullptr,
+                .scale_dtype = DType::kF32,
+                .scale_row_bits = 0,
+                .scale_col_bits = 0,
                 .scale_stride = 0};
   if (!side.scale) {
     check(data.dtype == DType::kF32 || data.dtype == DType::kBF16,
@@ -60,7 +72,8 @@ GemmOperand operand_of(const char* name, const GemmSide& side, Recipe recipe) {
   const int64_t block = q.format.block;
   check(block >= 16 && std::has_single_bit(static_cast<uint64_t>(block)),
         "gemm: {} has blocks of {}, expected a power of two from 16", name, block);
-  check(recipe != Recipe::kBlock || block == 128, "gemm: {} has FP32 scales of blocks of {}, expected 128", name, block);
+  check(recipe != Recipe::kBlock || block == 128, "gemm: {} has FP32 scales of blocks of {}, expected 128", name,
+        block);
   x.scales = q.scale_inv.data, x.scale_dtype = q.scale_inv.dtype;
   const bool tiles = q.format.blocking == Blocking::kTile;
   x.scale_col_bits = std::countr_zero(static_cast<uint64_t>(block)), x.scale_row_bits = tiles ? x.scale_col_bits : 0;
@@ -112,8 +125,7 @@ bool leaves_bf16(const GemmOperand& x) {
 }
 
 float alpha_of(const GemmDesc& desc, Recipe recipe) {
-  if (recipe == Recipe::kTensor)
-    return desc.a.scale->scale_inv.as<float>()[0] * desc.b.scale->scale_inv.as<float>()[0];
+  if (recipe == Recipe::kTensor) return desc.a.scale->scale_inv.as<float>()[0] * desc.b.scale->scale_inv.as<float>()[0];
   if (recipe != Recipe::kNvfp4) return 1;
   check(desc.a.scale->amax && desc.b.scale->amax, "gemm: a quantized side has no amax, which NVFP4 scales by");
   return *desc.a.scale->amax * *desc.b.scale->amax * std::bit_cast<float>(kNvfp4Factor);
@@ -145,9 +157,9 @@ GemmProblem describe(const GemmDesc& desc) {
   }
   p.alpha = 1;
   p.math = p.a.dtype == DType::kF32 || p.b.dtype == DType::kF32 ? GemmMath::kF32 : GemmMath::kBF16;
-  p.scaling = recipe == Recipe::kBlock                                   ? GemmScaling::kBlock
-              : recipe == Recipe::kInside || recipe == Recipe::kNvfp4    ? GemmScaling::kInside
-                                                                         : GemmScaling::kNone;
+  p.scaling = recipe == Recipe::kBlock                                ? GemmScaling::kBlock
+              : recipe == Recipe::kInside || recipe == Recipe::kNvfp4 ? GemmScaling::kInside
+                                                                      : GemmScaling::kNone;
   return p;
 }
 
@@ -161,14 +173,22 @@ GemmProblem normalise(const GemmDesc& desc) {
 
 const char* name_of(GemmScale scale) {
   switch (scale) {
-    case GemmScale::kNone: return "none";
-    case GemmScale::kTensor: return "tensor";
-    case GemmScale::kRow128: return "1x128";
-    case GemmScale::kTile128: return "128x128";
-    case GemmScale::kRow32: return "1x32";
-    case GemmScale::kTile32: return "32x32";
-    case GemmScale::kRow16: return "1x16";
-    case GemmScale::kTile16: return "16x16";
+    case GemmScale::kNone:
+      return "none";
+    case GemmScale::kTensor:
+      return "tensor";
+    case GemmScale::kRow128:
+      return "1x128";
+    case GemmScale::kTile128:
+      return "128x128";
+    case GemmScale::kRow32:
+      return "1x32";
+    case GemmScale::kTile32:
+      return "32x32";
+    case GemmScale::kRow16:
+      return "1x16";
+    case GemmScale::kTile16:
+      return "16x16";
   }
   return "?";
 }

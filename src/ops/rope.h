@@ -17,9 +17,11 @@ struct HeadLayout {
 void rope_fwd(Exec& exec, Tensor y, ConstTensor x, ConstTensor cos_sin, ConstTensor positions /*[T] i32*/,
               const HeadLayout& layout);
 // dx = dy rotated back, dv copied; dx may be dy itself.
-void rope_bwd(Exec& exec, Tensor dx, ConstTensor dy, ConstTensor cos_sin, ConstTensor positions, const HeadLayout& layout);
+void rope_bwd(Exec& exec, Tensor dx, ConstTensor dy, ConstTensor cos_sin, ConstTensor positions,
+              const HeadLayout& layout);
 
-// q and k heads are RMS-normalised over D with q_weight, k_weight [D], then rotated; v copied. rstd [T, N + KV] f32 saved.
+// q and k heads are RMS-normalised over D with q_weight, k_weight [D], then rotated; v copied. rstd [T, N + KV] f32
+// saved.
 void qk_norm_rope_fwd(Exec& exec, Tensor y, Tensor rstd, ConstTensor x, ConstTensor q_weight, ConstTensor k_weight,
                       ConstTensor cos_sin, ConstTensor positions, const HeadLayout& layout, float eps);
 // dq_weight, dk_weight (f32 or bf16) accumulate; dx may be dy itself.

@@ -35,13 +35,14 @@ struct QuantFormat {
   bool operator==(const QuantFormat&) const = default;
 };
 
-// One quantized copy. For outer x inner data (rowwise M x K, columnwise K x M) the scales are F32 scale_inv, E8M0 or E4M3
-// bytes, unpadded: [1] for kTensor, [outer, ceil(inner/block)] for kRow, [ceil(outer/block), ceil(inner/block)] for kTile.
+// One quantized copy. For outer x inner data (rowwise M x K, columnwise K x M) the scales are F32 scale_inv, E8M0 or
+// E4M3 bytes, unpadded: [1] for kTensor, [outer, ceil(inner/block)] for kRow, [ceil(outer/block), ceil(inner/block)]
+// for kTile.
 struct Quantized {
   QuantFormat format;
-  Tensor data;                   // [outer, inner]; E2M1 packs two codes a byte along inner
-  Tensor scale_inv;              // what dequantization multiplies by
-  float* amax = nullptr;         // [1] written: amax of the source, in FP32 (kGiven: of the unscaled value; hadamard: rotated)
+  Tensor data;            // [outer, inner]; E2M1 packs two codes a byte along inner
+  Tensor scale_inv;       // what dequantization multiplies by
+  float* amax = nullptr;  // [1] written: amax of the source, in FP32 (kGiven: of the unscaled value; hadamard: rotated)
   const float* scale = nullptr;  // [1] read by kGiven: multiplies before the cast
 
   explicit operator bool() const { return static_cast<bool>(data); }
@@ -50,19 +51,19 @@ struct Quantized {
 // One GEMM operand in every form asked for. A producer (norm, activation, attention) writes `high` and then every
 // quantized form that is present.
 struct Operand {
-  Tensor high;                       // [M,K] BF16, or F32 where a recipe quantizes the unrounded value
-  Quantized rowwise;                 // data [M,K]
-  Quantized columnwise;              // data [K,M]
-  float* producer_amax = nullptr;    // [1] if set, the producer writes amax of its FP32 value here and the cast uses it
-  uint32_t tensor_id = 0;            // names the tensor in stochastic rounding and statistics
+  Tensor high;                     // [M,K] BF16, or F32 where a recipe quantizes the unrounded value
+  Quantized rowwise;               // data [M,K]
+  Quantized columnwise;            // data [K,M]
+  float* producer_amax = nullptr;  // [1] if set, the producer writes amax of its FP32 value here and the cast uses it
+  uint32_t tensor_id = 0;          // names the tensor in stochastic rounding and statistics
 };
 
 // What a recipe wants a producer to write for one tensor; allocate_operand() turns it into memory.
 struct OperandSpec {
   std::optional<QuantFormat> rowwise, columnwise;
-  bool high = true;                     // the high-precision value is read by a GEMM itself (bf16, fp32 recipes)
-  bool unrounded = false;               // the producer hands over FP32 values (delayed scaling in fused producers)
-  bool amax_before_rounding = false;    // amax of the FP32 value, data from the BF16 one (docs/numerics.md 7)
+  bool high = true;                   // the high-precision value is read by a GEMM itself (bf16, fp32 recipes)
+  bool unrounded = false;             // the producer hands over FP32 values (delayed scaling in fused producers)
+  bool amax_before_rounding = false;  // amax of the FP32 value, data from the BF16 one (docs/numerics.md 7)
 };
 
 // ceil(a / b) for positive integers.

@@ -84,7 +84,8 @@ struct ConstTensor : BasicTensor<const void> {
   ConstTensor() = default;
   ConstTensor(const void* d, DType t, Shape s) : BasicTensor<const void>{d, t, s} {}
   ConstTensor(const BasicTensor<const void>& b) : BasicTensor<const void>(b) {}
-  ConstTensor(const BasicTensor<void>& t) : BasicTensor<const void>{t.data, t.dtype, t.shape} {}  // NOLINT: implicit by design
+  ConstTensor(const BasicTensor<void>& t)
+      : BasicTensor<const void>{t.data, t.dtype, t.shape} {}  // NOLINT: implicit by design
   template <class T>
   const T* as() const {
     check(holds<T>(dtype), "tensor {} read as another element type", *this);

@@ -25,10 +25,18 @@ BasicTensor<Void> BasicTensor<Void>::slice(int64_t begin, int64_t n) const {
   int64_t row = 1;
   Shape to = shape;
   switch (shape.rank()) {
-    case 1: to = {n}; break;
-    case 2: row = shape[1], to = {n, shape[1]}; break;
-    case 3: row = shape[1] * shape[2], to = {n, shape[1], shape[2]}; break;
-    default: row = shape[1] * shape[2] * shape[3], to = {n, shape[1], shape[2], shape[3]}; break;
+    case 1:
+      to = {n};
+      break;
+    case 2:
+      row = shape[1], to = {n, shape[1]};
+      break;
+    case 3:
+      row = shape[1] * shape[2], to = {n, shape[1], shape[2]};
+      break;
+    default:
+      row = shape[1] * shape[2] * shape[3], to = {n, shape[1], shape[2], shape[3]};
+      break;
   }
   using Byte = std::conditional_t<std::is_const_v<Void>, const uint8_t, uint8_t>;
   // In the counting pass of an arena a tensor has no address yet.

@@ -180,9 +180,8 @@ TEST_F(Refusals, PathsBesideTheConfigAreNotTaken) {
 }
 
 TEST_F(Refusals, TooFewValidationDocumentsNameTheRemedy) {
-  refused(
-      {"--data.validation_fraction=0.001", "--data.sequence_length=1024", "--batch.tokens=1024"}, Exit::kInput,
-      {"validation (data.validation_fraction)", "a larger fraction", "0 goes without"});
+  refused({"--data.validation_fraction=0.001", "--data.sequence_length=1024", "--batch.tokens=1024"}, Exit::kInput,
+          {"validation (data.validation_fraction)", "a larger fraction", "0 goes without"});
 }
 
 TEST_F(Refusals, NativeWhereThereIsNone) {

@@ -39,7 +39,8 @@ Side plain_side(std::mt19937& random, DType dtype, int64_t outer, int64_t k, boo
   return side;
 }
 
-Side quantized_side(std::mt19937& random, const QuantFormat& format, int64_t outer, int64_t k, bool transposed, int shift) {
+Side quantized_side(std::mt19937& random, const QuantFormat& format, int64_t outer, int64_t k, bool transposed,
+                    int shift) {
   const int64_t rows = transposed ? k : outer, cols = transposed ? outer : k;
   Side side;
   side.k = k;
@@ -50,8 +51,11 @@ Side quantized_side(std::mt19937& random, const QuantFormat& format, int64_t out
     while (format.element != DType::kE2M1 && !std::isfinite(element_at(&code, format.element, 0)));
   }
   const int64_t scale_cols = format.blocking == Blocking::kTensor ? cols : format.block;
-  const int64_t scale_rows = format.blocking == Blocking::kTensor ? rows : format.blocking == Blocking::kRow ? 1 : format.block;
-  const Shape grid = format.blocking == Blocking::kTensor ? Shape{1} : Shape{ceil_div(rows, scale_rows), ceil_div(cols, scale_cols)};
+  const int64_t scale_rows = format.blocking == Blocking::kTensor ? rows
+                             : format.blocking == Blocking::kRow  ? 1
+                                                                  : format.block;
+  const Shape grid =
+      format.blocking == Blocking::kTensor ? Shape{1} : Shape{ceil_div(rows, scale_rows), ceil_div(cols, scale_cols)};
   const DType scale_dtype = format.rule == ScaleRule::kE8M0    ? DType::kE8M0
                             : format.rule == ScaleRule::kNvfp4 ? DType::kE4M3
                                                                : DType::kF32;
@@ -63,22 +67,27 @@ Side quantized_side(std::mt19937& random, const QuantFormat& format, int64_t out
     else if (scale_dtype == DType::kE4M3)
       side.scales[i] = static_cast<uint8_t>(random() % 127);
     else
-      reinterpret_cast<float*>(side.scales.data())[i] =
-          std::ldexp(format.rule == ScaleRule::kCurrentPow2 ? 1.0f : 1.0f + 0.1f * static_cast<float>(random() % 8), exponent);
+      reinterpret_cast<float*>(side.scales.data())[i] = std::ldexp(
+          format.rule == ScaleRule::kCurrentPow2 ? 1.0f : 1.0f + 0.1f * static_cast<float>(random() % 8), exponent);
   }
   side.codes = std::make_unique<Quantized>();
   side.amax = std::make_unique<float>(1.5f);
-  *side.codes = {format, {side.data.data(), format.element, {rows, cols}}, {side.scales.data(), scale_dtype, grid},
-                 side.amax.get(), nullptr};
+  *side.codes = {format,
+                 {side.data.data(), format.element, {rows, cols}},
+                 {side.scales.data(), scale_dtype, grid},
+                 side.amax.get(),
+                 nullptr};
   side.view = GemmSide::quantized(*side.codes, transposed);
   side.values.resize(static_cast<size_t>(outer * k));
   for (int64_t o = 0; o < outer; ++o)
     for (int64_t i = 0; i < k; ++i) {
       const int64_t row = transposed ? i : o, col = transposed ? o : i;
-      const double scale = format.blocking == Blocking::kTensor
-                               ? 1
-                               : element_at(side.scales.data(), scale_dtype, row / scale_rows * grid[1] + col / scale_cols);
-      side.values[static_cast<size_t>(o * k + i)] = element_at(side.data.data(), format.element, row * cols + col) * scale;
+      const double scale =
+          format.blocking == Blocking::kTensor
+              ? 1
+              : element_at(side.scales.data(), scale_dtype, row / scale_rows * grid[1] + col / scale_cols);
+      side.values[static_cast<size_t>(o * k + i)] =
+          element_at(side.data.data(), format.element, row * cols + col) * scale;
     }
   return side;
 }
@@ -127,7 +136,8 @@ double worst_error(const Product& p, const Exact& exact, const std::vector<float
       const double bias = p.bias ? bias_of(n) : 0, old = p.beta != 0 ? c_old(m * p.n + n) : 0;
       const double first = exact.sum[at] + bias, want = first + old;
       const double bound = static_cast<double>(p.k + 8) * 0x1p-24 * exact.size[at] +
-                           unit * (std::fabs(want) + std::fabs(first)) + 0x1p-22 * (std::fabs(bias) + std::fabs(old)) + 0x1p-140;
+                           unit * (std::fabs(want) + std::fabs(first)) + 0x1p-22 * (std::fabs(bias) + std::fabs(old)) +
+                           0x1p-140;
       const double error = std::fabs(c[at] - want);
       worst = std::max(worst, std::isfinite(error) ? error / bound : 1e30);
     }
@@ -136,7 +146,8 @@ double worst_error(const Product& p, const Exact& exact, const std::vector<float
 
 std::vector<const GemmCandidate*> candidates_for(const Exec& exec, const Product& p) {
   std::vector<float> c(static_cast<size_t>(p.m * p.n)), bias(static_cast<size_t>(p.n));
-  const GemmProblem problem = normalise(desc_of(p, {c.data(), p.c_dtype, {p.m, p.n}}, {bias.data(), DType::kF32, {p.n}}));
+  const GemmProblem problem =
+      normalise(desc_of(p, {c.data(), p.c_dtype, {p.m, p.n}}, {bias.data(), DType::kF32, {p.n}}));
   std::vector<const GemmCandidate*> found;
   for (const GemmCandidate& candidate : gemm_candidates())
     if (!*candidate.missing(exec) && !*candidate.refuses(problem)) found.push_back(&candidate);

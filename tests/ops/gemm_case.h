@@ -44,7 +44,8 @@ struct Exact {
   std::vector<double> sum, size;  // [m, n]: of a b, of |a b|, times the tensor scales
 };
 Exact exact_sums(const Product& product);
-// The greatest |c - exact| over its bound: FP32 accumulation in any order, then one rounding (two with FP32 block scales).
+// The greatest |c - exact| over its bound: FP32 accumulation in any order, then one rounding (two with FP32 block
+// scales).
 double worst_error(const Product& product, const Exact& exact, const std::vector<float>& c);
 // The candidates that the machine has and that take the product.
 std::vector<const GemmCandidate*> candidates_for(const Exec& exec, const Product& product);

@@ -48,8 +48,9 @@ TEST(Gemm, PlainSidesOfEveryLayoutAndRaggedSize) {
               const Side a = test::plain_side(random, dtype, m, k, a_transposed);
               const Side b = test::plain_side(random, dtype, n, k, b_transposed);
               ++turn;  // dtype of c, bias and beta in all combinations over the sizes
-              expect_right(exec, {a, b, m, n, k, turn & 1 ? DType::kBF16 : DType::kF32, (turn & 2) != 0, turn & 4 ? 1.0f : 0.0f},
-                           std::string(name_of(dtype)) + (a_transposed ? " aT" : " a") + (b_transposed ? " bT" : " b"));
+              expect_right(
+                  exec, {a, b, m, n, k, turn & 1 ? DType::kBF16 : DType::kF32, (turn & 2) != 0, turn & 4 ? 1.0f : 0.0f},
+                  std::string(name_of(dtype)) + (a_transposed ? " aT" : " a") + (b_transposed ? " bT" : " b"));
             }
 }
 
@@ -68,7 +69,8 @@ TEST(Gemm, EveryEpilogue) {
 TEST(Gemm, MixedPlainSidesMultiplyInF32) {
   Exec exec;
   std::mt19937 random(3);
-  const Side a = test::plain_side(random, DType::kF32, 40, 64, false), b = test::plain_side(random, DType::kBF16, 50, 64, true);
+  const Side a = test::plain_side(random, DType::kF32, 40, 64, false),
+             b = test::plain_side(random, DType::kBF16, 50, 64, true);
   expect_right(exec, {a, b, 40, 50, 64}, "f32 x bf16");
 }
 
@@ -118,7 +120,8 @@ TEST(Gemm, WideOutputsAreCutToTheScratch) {
   Exec exec(detect_isa(), int64_t{1} << 20);
   std::mt19937 random(5);
   const int64_t m = 40, n = 3000, k = 520;
-  const Side a = test::plain_side(random, DType::kBF16, m, k, false), b = test::plain_side(random, DType::kBF16, n, k, false);
+  const Side a = test::plain_side(random, DType::kBF16, m, k, false),
+             b = test::plain_side(random, DType::kBF16, n, k, false);
   expect_right(exec, {a, b, m, n, k, DType::kBF16}, "bf16");
 }
 
@@ -130,13 +133,15 @@ TEST(Gemm, ThinProductsAreTheRowsOfThickOnes) {
   for (DType dtype : {DType::kF32, DType::kBF16})
     for (int64_t k : {31, 700, 5000})
       for (bool transposed : {false, true}) {
-        const Side a = test::plain_side(random, dtype, m, k, false), b = test::plain_side(random, dtype, n, k, transposed);
+        const Side a = test::plain_side(random, dtype, m, k, false),
+                   b = test::plain_side(random, dtype, n, k, transposed);
         const auto run = [&](const GemmCandidate& candidate, int64_t first, int64_t rows) {
           std::vector<float> c(static_cast<size_t>(rows * n), NAN);
-          candidate.run(exec, candidate.engine, normalise({.a = GemmSide::plain(a.view.data.slice(first, rows)),
-                                                           .b = b.view,
-                                                           .c = {c.data(), DType::kF32, {rows, n}},
-                                                           .bias = {}}));
+          candidate.run(exec, candidate.engine,
+                        normalise({.a = GemmSide::plain(a.view.data.slice(first, rows)),
+                                   .b = b.view,
+                                   .c = {c.data(), DType::kF32, {rows, n}},
+                                   .bias = {}}));
           return c;
         };
         for (const GemmCandidate* candidate : test::candidates_for(exec, {a, b, m, n, k})) {
@@ -157,14 +162,30 @@ struct Format {
 };
 
 const Format kFormats[] = {
-    {"fp8 tensor", {DType::kE4M3, ScaleRule::kGiven, Blocking::kTensor}, {DType::kE5M2, ScaleRule::kGiven, Blocking::kTensor}},
-    {"fp8 blockwise 1D 2D", {DType::kE4M3, ScaleRule::kCurrent, Blocking::kRow, 128}, {DType::kE4M3, ScaleRule::kCurrent, Blocking::kTile, 128}},
-    {"fp8 blockwise 2D 1D", {DType::kE4M3, ScaleRule::kCurrent, Blocking::kTile, 128}, {DType::kE5M2, ScaleRule::kCurrent, Blocking::kRow, 128}},
-    {"fp8 blockwise 1D 1D", {DType::kE5M2, ScaleRule::kCurrent, Blocking::kRow, 128}, {DType::kE4M3, ScaleRule::kCurrent, Blocking::kRow, 128}},
-    {"fp8 blockwise pow2", {DType::kE4M3, ScaleRule::kCurrentPow2, Blocking::kRow, 128}, {DType::kE4M3, ScaleRule::kCurrentPow2, Blocking::kTile, 128}},
-    {"mxfp8", {DType::kE4M3, ScaleRule::kE8M0, Blocking::kRow, 32}, {DType::kE5M2, ScaleRule::kE8M0, Blocking::kRow, 32}},
-    {"mxfp8 tiles", {DType::kE5M2, ScaleRule::kE8M0, Blocking::kRow, 32}, {DType::kE4M3, ScaleRule::kE8M0, Blocking::kTile, 32}},
-    {"nvfp4", {DType::kE2M1, ScaleRule::kNvfp4, Blocking::kRow, 16}, {DType::kE2M1, ScaleRule::kNvfp4, Blocking::kTile, 16}},
+    {"fp8 tensor",
+     {DType::kE4M3, ScaleRule::kGiven, Blocking::kTensor},
+     {DType::kE5M2, ScaleRule::kGiven, Blocking::kTensor}},
+    {"fp8 blockwise 1D 2D",
+     {DType::kE4M3, ScaleRule::kCurrent, Blocking::kRow, 128},
+     {DType::kE4M3, ScaleRule::kCurrent, Blocking::kTile, 128}},
+    {"fp8 blockwise 2D 1D",
+     {DType::kE4M3, ScaleRule::kCurrent, Blocking::kTile, 128},
+     {DType::kE5M2, ScaleRule::kCurrent, Blocking::kRow, 128}},
+    {"fp8 blockwise 1D 1D",
+     {DType::kE5M2, ScaleRule::kCurrent, Blocking::kRow, 128},
+     {DType::kE4M3, ScaleRule::kCurrent, Blocking::kRow, 128}},
+    {"fp8 blockwise pow2",
+     {DType::kE4M3, ScaleRule::kCurrentPow2, Blocking::kRow, 128},
+     {DType::kE4M3, ScaleRule::kCurrentPow2, Blocking::kTile, 128}},
+    {"mxfp8",
+     {DType::kE4M3, ScaleRule::kE8M0, Blocking::kRow, 32},
+     {DType::kE5M2, ScaleRule::kE8M0, Blocking::kRow, 32}},
+    {"mxfp8 tiles",
+     {DType::kE5M2, ScaleRule::kE8M0, Blocking::kRow, 32},
+     {DType::kE4M3, ScaleRule::kE8M0, Blocking::kTile, 32}},
+    {"nvfp4",
+     {DType::kE2M1, ScaleRule::kNvfp4, Blocking::kRow, 16},
+     {DType::kE2M1, ScaleRule::kNvfp4, Blocking::kTile, 16}},
 };
 
 TEST(Gemm, QuantizedSidesOfEveryFormat) {
@@ -185,9 +206,11 @@ TEST(Gemm, QuantizedSidesOfEveryFormat) {
 TEST(Gemm, TransposedCodesOnBothSides) {
   Exec exec;
   std::mt19937 random(7);
-  const QuantFormat e4m3{DType::kE4M3, ScaleRule::kGiven, Blocking::kTensor}, e5m2{DType::kE5M2, ScaleRule::kGiven, Blocking::kTensor};
+  const QuantFormat e4m3{DType::kE4M3, ScaleRule::kGiven, Blocking::kTensor},
+      e5m2{DType::kE5M2, ScaleRule::kGiven, Blocking::kTensor};
   for (int64_t k : {17, 256}) {
-    const Side a = test::quantized_side(random, e5m2, 100, k, true), b = test::quantized_side(random, e4m3, 64, k, true);
+    const Side a = test::quantized_side(random, e5m2, 100, k, true),
+               b = test::quantized_side(random, e4m3, 64, k, true);
     expect_right(exec, {a, b, 100, 64, k, DType::kF32, false, 1}, "wgrad");
   }
 }
@@ -206,7 +229,8 @@ TEST(Gemm, EveryCodeIsDecodedExactly) {
     const uint8_t unit = fp4 ? 2 : one.element == DType::kE4M3 ? 0x38 : 0x3c;
     std::fill(b.data.begin(), b.data.end(), uint8_t{0});
     for (int64_t i = 0; i < n; ++i)  // the identity
-      b.data[static_cast<size_t>(fp4 ? (i * k + i) / 2 : i * k + i)] = static_cast<uint8_t>(fp4 ? unit << (i % 2 * 4) : unit);
+      b.data[static_cast<size_t>(fp4 ? (i * k + i) / 2 : i * k + i)] =
+          static_cast<uint8_t>(fp4 ? unit << (i % 2 * 4) : unit);
     for (int64_t i = 0; i < b.codes->scale_inv.count(); ++i) {
       if (b.codes->scale_inv.dtype == DType::kF32)
         reinterpret_cast<float*>(b.scales.data())[i] = 1;
@@ -220,7 +244,8 @@ TEST(Gemm, EveryCodeIsDecodedExactly) {
       for (int64_t i = 0; i < m; ++i)
         for (int64_t j = 0; j < n; ++j) {
           const double want = a.value(i, j) * (fp4 ? double{2688.0f * 2688.0f * std::bit_cast<float>(0x34149B93u)} : 1);
-          ASSERT_EQ(c[static_cast<size_t>(i * n + j)], static_cast<float>(want)) << candidate->name << " " << format.name;
+          ASSERT_EQ(c[static_cast<size_t>(i * n + j)], static_cast<float>(want))
+              << candidate->name << " " << format.name;
         }
     }
   }
@@ -231,7 +256,8 @@ TEST(Gemm, ExtremeExponentsMultiplyInF32) {
   std::mt19937 random(9);
   const QuantFormat mx{DType::kE4M3, ScaleRule::kE8M0, Blocking::kRow, 32};
   const int64_t m = 20, n = 33, k = 96;
-  const Side low = test::quantized_side(random, mx, m, k, false, -122), high = test::quantized_side(random, mx, n, k, false, 60);
+  const Side low = test::quantized_side(random, mx, m, k, false, -122),
+             high = test::quantized_side(random, mx, n, k, false, 60);
   const Product p{low, high, m, n, k};
   std::vector<float> c(m * n);
   const GemmDesc desc{.a = low.view, .b = high.view, .c = {c.data(), DType::kF32, {m, n}}, .bias = {}};
@@ -256,8 +282,8 @@ TEST(Gemm, Nvfp4OfZeroAmaxIsZero) {
 }
 
 #ifdef _OPENMP
-// Of the project's kernels. oneDNN, which runs where MANTISSA_GEMM asks for it or the CPU has no AVX2, cuts K by threads
-// on some processors.
+// Of the project's kernels. oneDNN, which runs where MANTISSA_GEMM asks for it or the CPU has no AVX2, cuts K by
+// threads on some processors.
 TEST(Gemm, ResultsDoNotDependOnThreads) {
   std::mt19937 random(11);
   const int64_t m = 200, n = 310, k = 700;
@@ -288,7 +314,8 @@ TEST(Gemm, ResultsDoNotDependOnThreads) {
 TEST(Gemm, ExplainsItsChoiceAndObeysTheVariable) {
   Exec exec;
   std::mt19937 random(12);
-  const Side a = test::plain_side(random, DType::kBF16, 8, 32, false), b = test::plain_side(random, DType::kBF16, 8, 32, false);
+  const Side a = test::plain_side(random, DType::kBF16, 8, 32, false),
+             b = test::plain_side(random, DType::kBF16, 8, 32, false);
   std::vector<float> c(64);
   const GemmDesc desc{.a = a.view, .b = b.view, .c = {c.data(), DType::kF32, {8, 8}}, .bias = {}};
   setenv("MANTISSA_GEMM", "base", 1);
@@ -341,7 +368,8 @@ TEST(Gemm, DescribesWithoutReadingMemory) {
 TEST(Gemm, RefusesWhatDoesNotFit) {
   Exec exec;
   std::mt19937 random(13);
-  const Side a = test::plain_side(random, DType::kBF16, 8, 32, false), b = test::plain_side(random, DType::kBF16, 8, 31, false);
+  const Side a = test::plain_side(random, DType::kBF16, 8, 32, false),
+             b = test::plain_side(random, DType::kBF16, 8, 31, false);
   std::vector<float> c(64);
   const Tensor out{c.data(), DType::kF32, {8, 8}};
   EXPECT_THROW(gemm(exec, {.a = a.view, .b = b.view, .c = out, .bias = {}}), Error);

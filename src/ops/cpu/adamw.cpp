@@ -40,8 +40,8 @@ MANTISSA_HD uint16_t bf16_stochastic(float x, uint16_t random) {
 // The arithmetic of one tile. An FP32 param is written with its copy; for a BF16 one the new values go to `after`, and
 // `change` is zero where nothing moves an element.
 template <class P, class G, class S>
-MANTISSA_HD void update(const AdamwArgs& a, P* param, bf16* copy, const G* grad, S* m, S* v, float* after, float* change,
-                        int64_t n) {
+MANTISSA_HD void update(const AdamwArgs& a, P* param, bf16* copy, const G* grad, S* m, S* v, float* after,
+                        float* change, int64_t n) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
     const float before = to_float(param[i]), g = a.grad_scale * to_float(grad[i]);
@@ -62,10 +62,11 @@ MANTISSA_HD void update(const AdamwArgs& a, P* param, bf16* copy, const G* grad,
   }
 }
 
-// Rounds into a BF16 param; returns how many elements had an update and kept their bits. One width of lane a loop: mixed
-// ones keep compilers from vectorising.
+// Rounds into a BF16 param; returns how many elements had an update and kept their bits. One width of lane a loop:
+// mixed ones keep compilers from vectorising.
 template <bool kStochastic>
-MANTISSA_HD int64_t round_bf16(bf16* param, const float* after, const float* change, const uint16_t* random, int64_t n) {
+MANTISSA_HD int64_t round_bf16(bf16* param, const float* after, const float* change, const uint16_t* random,
+                               int64_t n) {
   alignas(64) uint32_t bits[kTile];
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) bits[i] = kStochastic ? bf16_stochastic(after[i], random[i]) : to_bf16(after[i]).bits;

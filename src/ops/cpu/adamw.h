@@ -15,7 +15,7 @@ struct AdamwArgs {
   const void* grad;
   void *m, *v;
   float *m_scale, *v_scale;  // of 8-bit moments, else null
-  float grad_scale, decay;  // decay = lr * weight_decay
+  float grad_scale, decay;   // decay = lr * weight_decay
   float beta1, one_minus_beta1, beta2, one_minus_beta2;
   float step_size, sqrt_correction2, eps;  // lr / (1 - beta1^t), sqrt(1 - beta2^t)
   bool stochastic;

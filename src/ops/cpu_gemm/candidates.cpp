@@ -17,35 +17,45 @@ const char* takes_all(const GemmProblem&) { return ""; }
 const char* has_base(const Exec&) { return ""; }
 
 #if defined(MANTISSA_X86)
-constexpr GemmEngine kAmx{
-    {"amx", GemmMath::kBF16, 2, 2, 16, multiply_amx, cpu_avx512::pack_left_bf16, cpu_avx512::pack_right_bf16, begin_amx, end_amx},
-    cpu_avx512::store_block, cpu_avx512::scale_sums};
-constexpr GemmEngine kAvx512Bf16{{"avx512bf16", GemmMath::kBF16, 1, 3, 32, multiply_avx512bf16, cpu_avx512::pack_left_bf16,
-                                  cpu_avx512::pack_right_bf16, nullptr, nullptr},
-                                 cpu_avx512::store_block, cpu_avx512::scale_sums};
+constexpr GemmEngine kAmx{{"amx", GemmMath::kBF16, 2, 2, 16, multiply_amx, cpu_avx512::pack_left_bf16,
+                           cpu_avx512::pack_right_bf16, begin_amx, end_amx},
+                          cpu_avx512::store_block,
+                          cpu_avx512::scale_sums};
+constexpr GemmEngine kAvx512Bf16{{"avx512bf16", GemmMath::kBF16, 1, 3, 32, multiply_avx512bf16,
+                                  cpu_avx512::pack_left_bf16, cpu_avx512::pack_right_bf16, nullptr, nullptr},
+                                 cpu_avx512::store_block,
+                                 cpu_avx512::scale_sums};
 constexpr GemmEngine kAvx512{{"avx512", GemmMath::kF32, 1, 3, 32, cpu_avx512::multiply_f32, cpu_avx512::pack_left_f32,
                               cpu_avx512::pack_right_f32, nullptr, nullptr},
-                             cpu_avx512::store_block, cpu_avx512::scale_sums};
+                             cpu_avx512::store_block,
+                             cpu_avx512::scale_sums};
 constexpr GemmEngine kAvx2{{"avx2", GemmMath::kF32, 1, 1, 16, cpu_avx2::multiply_f32, cpu_avx2::pack_left_f32,
                             cpu_avx2::pack_right_f32, nullptr, nullptr},
-                           cpu_avx2::store_block, cpu_avx2::scale_sums};
+                           cpu_avx2::store_block,
+                           cpu_avx2::scale_sums};
 
 const char* takes_bf16(const GemmProblem& p) {
   if (p.math == GemmMath::kBF16) return "";
-  return p.scaling == GemmScaling::kInside ? "a product of code and block scale leaves BF16's normal range" : "F32 sides";
+  return p.scaling == GemmScaling::kInside ? "a product of code and block scale leaves BF16's normal range"
+                                           : "F32 sides";
 }
 
 const char* has_avx2(const Exec& exec) { return exec.isa() >= Isa::kAvx2 ? "" : "the instruction set is below AVX2"; }
-const char* has_avx512(const Exec& exec) { return exec.isa() >= Isa::kAvx512 ? "" : "the instruction set is below AVX-512"; }
+const char* has_avx512(const Exec& exec) {
+  return exec.isa() >= Isa::kAvx512 ? "" : "the instruction set is below AVX-512";
+}
 const char* has_avx512bf16(const Exec& exec) {
   return cpu_features().avx512bf16 ? has_avx512(exec) : "the CPU has no AVX512-BF16";
 }
-const char* has_amx(const Exec& exec) { return cpu_features().amx_bf16 ? has_avx512(exec) : cpu_features().amx_absence; }
+const char* has_amx(const Exec& exec) {
+  return cpu_features().amx_bf16 ? has_avx512(exec) : cpu_features().amx_absence;
+}
 #endif
 
 constexpr GemmEngine kBase{{"base", GemmMath::kF32, 1, 1, 16, cpu_base::multiply_f32, cpu_base::pack_left_f32,
                             cpu_base::pack_right_f32, nullptr, nullptr},
-                           cpu_base::store_block, cpu_base::scale_sums};
+                           cpu_base::store_block,
+                           cpu_base::scale_sums};
 
 const char* has_onednn(const Exec&) { return onednn_module().gemm ? "" : onednn_module().absence.c_str(); }
 const char* onednn_takes(const GemmProblem& p) {

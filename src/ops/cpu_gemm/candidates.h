@@ -21,8 +21,10 @@ struct GemmCandidate {
 
 std::span<const GemmCandidate> gemm_candidates();
 
-// The first candidate that MANTISSA_GEMM does not exclude and that has and takes the problem; why better ones did not is
-// added to `refused`. Throws Exit::kUnavailable if MANTISSA_GEMM names what the machine lacks, Exit::kUsage if it names nothing.
-const GemmCandidate& choose_gemm(const Exec& exec, const GemmProblem& problem, std::vector<std::string>* refused = nullptr);
+// The first candidate that MANTISSA_GEMM does not exclude and that has and takes the problem; why better ones did not
+// is added to `refused`. Throws Exit::kUnavailable if MANTISSA_GEMM names what the machine lacks, Exit::kUsage if it
+// names nothing.
+const GemmCandidate& choose_gemm(const Exec& exec, const GemmProblem& problem,
+                                 std::vector<std::string>* refused = nullptr);
 
 }  // namespace mantissa

@@ -8,20 +8,20 @@
 namespace mantissa {
 namespace {
 
-constexpr int64_t kLeftBytes = 512 << 10;   // a thread's left block, half of a second-level cache of 1 MiB
-constexpr int64_t kMaxTiles = 1024;         // longest packed stretch of K: two left panels of it fill 2 MiB
+constexpr int64_t kLeftBytes = 512 << 10;  // a thread's left block, half of a second-level cache of 1 MiB
+constexpr int64_t kMaxTiles = 1024;        // longest packed stretch of K: two left panels of it fill 2 MiB
 constexpr int64_t kMaxLeftPanels = 16, kSumPanels = 24;
 constexpr int64_t kSumColumns = kSumPanels * kPanelRows;
-constexpr int64_t kScaleBlock = 128;        // elements of K that share an FP32 scale
-constexpr int64_t kThinTiles = 64;          // stretch of K of a thin product: a right block of it stays in a second-level cache
-constexpr double kPackCost = 3;             // packing a tile over multiplying a pair of tiles, about
+constexpr int64_t kScaleBlock = 128;  // elements of K that share an FP32 scale
+constexpr int64_t kThinTiles = 64;  // stretch of K of a thin product: a right block of it stays in a second-level cache
+constexpr double kPackCost = 3;     // packing a tile over multiplying a pair of tiles, about
 
 // Parts of a thread's scratch, in bytes.
 constexpr int64_t kLeftAt = 0, kSumsAt = 3 << 20, kBlockAt = kSumsAt + kMaxLeftPanels * kSumPanels * kTileBytes;
 static_assert(kBlockAt + 64 * kMaxBlockColumns * 4 <= Exec::kThreadScratch);
 
-// Bytes between panels of `tiles` tiles. Odd in cache lines: neighbouring panels, read side by side, start in different sets
-// of the first-level cache.
+// Bytes between panels of `tiles` tiles. Odd in cache lines: neighbouring panels, read side by side, start in different
+// sets of the first-level cache.
 constexpr int64_t panel_stride(int64_t tiles) { return tiles * kTileBytes + 3 * 64; }
 
 // FP32 sides: their own rounding does not hide what one long sum loses.
@@ -134,8 +134,8 @@ class Multiplier {
     const int cols = static_cast<int>(std::min(n.size() * kPanelRows, p_.n - n0));
     if (scaled) {
       if (begins && ends) sums = reinterpret_cast<float*>(scratch_ + kSumsAt), stride = kSumColumns;
-      e_.scale_sums(p_, m0, n0, rows, cols, (s_.first_tile + tile) * tile_k(t_.math), block, kMaxBlockColumns, sums, stride,
-                    begins);
+      e_.scale_sums(p_, m0, n0, rows, cols, (s_.first_tile + tile) * tile_k(t_.math), block, kMaxBlockColumns, sums,
+                    stride, begins);
     }
     if (ends) e_.store(p_, m0, n0, rows, cols, sums, stride);
   }
@@ -166,8 +166,8 @@ void multiply_stretch(Exec& exec, const GemmEngine& engine, const GemmProblem& p
   });
 }
 
-// One left panel (M up to 16): nothing shares the right panels, so each thread packs those of its columns a stretch of K
-// at a time and multiplies them while they are in its cache. Sums run along K in the same order as elsewhere.
+// One left panel (M up to 16): nothing shares the right panels, so each thread packs those of its columns a stretch of
+// K at a time and multiplies them while they are in its cache. Sums run along K in the same order as elsewhere.
 void run_thin(Exec& exec, const GemmEngine& engine, const GemmProblem& p, int64_t tiles) {
   const TileKernel& t = engine.tiles;
   const bool scaled = p.scaling == GemmScaling::kInside;

@@ -13,13 +13,20 @@ namespace mantissa {
 MANTISSA_HD float element_at(const void* data, DType dtype, int64_t i) {
   const uint8_t* bytes = static_cast<const uint8_t*>(data);
   switch (dtype) {
-    case DType::kF32: return static_cast<const float*>(data)[i];
-    case DType::kBF16: return to_float(static_cast<const bf16*>(data)[i]);
-    case DType::kE4M3: return decode_e4m3(bytes[i]);
-    case DType::kE5M2: return decode_e5m2(bytes[i]);
-    case DType::kE8M0: return decode_e8m0(bytes[i]);
-    case DType::kE2M1: return decode_e2m1(static_cast<uint8_t>((bytes[i / 2] >> (i % 2 * 4)) & 15));
-    default: return 0;
+    case DType::kF32:
+      return static_cast<const float*>(data)[i];
+    case DType::kBF16:
+      return to_float(static_cast<const bf16*>(data)[i]);
+    case DType::kE4M3:
+      return decode_e4m3(bytes[i]);
+    case DType::kE5M2:
+      return decode_e5m2(bytes[i]);
+    case DType::kE8M0:
+      return decode_e8m0(bytes[i]);
+    case DType::kE2M1:
+      return decode_e2m1(static_cast<uint8_t>((bytes[i / 2] >> (i % 2 * 4)) & 15));
+    default:
+      return 0;
   }
 }
 

@@ -13,8 +13,8 @@ namespace mantissa::MANTISSA_ISA_NS {
 #if defined(__AVX512BW__)
 
 // BF16 values of the magnitudes that are no ordinary binade (subnormals, Inf, NaN), at index magnitude % 32.
-alignas(64) constexpr uint16_t kOddE4m3[32] = {0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60, 0, 0, 0,
-                                               0, 0,      0,      0,      0,      0,      0,      0,      0, 0, 0,
+alignas(64) constexpr uint16_t kOddE4m3[32] = {0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60, 0, 0,     0,
+                                               0, 0,      0,      0,      0,      0,      0,      0,      0, 0,     0,
                                                0, 0,      0,      0,      0,      0,      0,      0,      0, 0x7fc0};
 alignas(64) constexpr uint16_t kOddE5m2[32] = {0, 0x3780, 0x3800, 0x3840, 0, 0, 0,      0,      0,      0,     0,
                                                0, 0,      0,      0,      0, 0, 0,      0,      0,      0,     0,
@@ -28,7 +28,8 @@ MANTISSA_HD __m256i decode_fp8(__m128i codes, const uint16_t* odd, int shift) {
   const __mmask16 top = _mm256_cmpge_epu16_mask(magnitude, _mm256_set1_epi16(special));
   const __mmask16 low = _mm256_cmplt_epu16_mask(magnitude, _mm256_set1_epi16(1 << mantissa));
   const auto* table = reinterpret_cast<const __m256i*>(odd);
-  const __m256i odd_values = _mm256_permutex2var_epi16(_mm256_load_si256(table), magnitude, _mm256_load_si256(table + 1));
+  const __m256i odd_values =
+      _mm256_permutex2var_epi16(_mm256_load_si256(table), magnitude, _mm256_load_si256(table + 1));
   __m256i v = _mm256_add_epi16(_mm256_slli_epi16(magnitude, 7 - mantissa), _mm256_set1_epi16((127 - bias) << 7));
   v = _mm256_mask_mov_epi16(v, static_cast<__mmask16>(top | low), odd_values);
   const auto moves = static_cast<__mmask16>(_mm256_test_epi16_mask(magnitude, magnitude) & ~top);
@@ -60,13 +61,15 @@ MANTISSA_HD __m256i decode_sixteen(const GemmOperand& x, int64_t row, int64_t co
     case DType::kE5M2:
       return decode_fp8<2, 15, 0x7c>(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + at)), kOddE5m2,
                                      exponent_of(scale));
-    case DType::kE2M1: return decode_fp4(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes + at / 2)), scale);
-    default: return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes + 2 * at));
+    case DType::kE2M1:
+      return decode_fp4(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes + at / 2)), scale);
+    default:
+      return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes + 2 * at));
   }
 }
 
-// data[row, col .. col + n) times its block scales if `scaled`; n is 16 or 32, col a multiple of 16. Blocks of scales are
-// multiples of 16.
+// data[row, col .. col + n) times its block scales if `scaled`; n is 16 or 32, col a multiple of 16. Blocks of scales
+// are multiples of 16.
 MANTISSA_HD void decode_row(const GemmOperand& x, int64_t row, int64_t col, int n, bool scaled, bf16* out) {
   for (int i = 0; i < n; i += 16)
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i),

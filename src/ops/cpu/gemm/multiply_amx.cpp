@@ -1,5 +1,6 @@
-// AMX: eight tile registers of 16 rows x 64 bytes. A block of C is 2 x 2 tiles (registers 0 to 3), each step of K loads two
-// left (4, 5) and two right tiles (6, 7) and multiplies them four times. Intel 64 architecture manual, volume 1, chapter 18.
+// AMX: eight tile registers of 16 rows x 64 bytes. A block of C is 2 x 2 tiles (registers 0 to 3), each step of K loads
+// two left (4, 5) and two right tiles (6, 7) and multiplies them four times. Intel 64 architecture manual, volume 1,
+// chapter 18.
 #include <immintrin.h>
 
 #include "ops/cpu/gemm/multiply.h"
@@ -76,9 +77,14 @@ void multiply_amx(const TileProduct& p) {
   asm volatile("" ::: "memory");  // the load intrinsics do not say that they read memory
   for (int j = 0; j < p.right_panels; j += 2)
     for (int i = 0; i < p.left_panels; i += 2) {
-      const Block x{static_cast<const char*>(p.left) + i * p.left_stride, p.left_stride,
-                    static_cast<const char*>(p.right) + j * p.right_stride, p.right_stride,
-                    p.c + i * kPanelRows * p.c_stride + j * kPanelRows, p.c_stride, p.k_tiles, p.accumulate};
+      const Block x{static_cast<const char*>(p.left) + i * p.left_stride,
+                    p.left_stride,
+                    static_cast<const char*>(p.right) + j * p.right_stride,
+                    p.right_stride,
+                    p.c + i * kPanelRows * p.c_stride + j * kPanelRows,
+                    p.c_stride,
+                    p.k_tiles,
+                    p.accumulate};
       const bool two_rows = i + 1 < p.left_panels, two_columns = j + 1 < p.right_panels;
       if (two_rows && two_columns)
         block<2, 2>(x);

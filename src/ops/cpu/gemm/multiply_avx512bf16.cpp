@@ -9,8 +9,8 @@ constexpr int kRows = 8, kPanels = 3;
 
 // Rows [0, 8) of a left panel times `panels` right panels: 8 x panels accumulators.
 template <int panels>
-inline void block(const char* left, const char* right, int64_t right_stride, float* c, int64_t c_stride, int64_t k_tiles,
-                  bool accumulate) {
+inline void block(const char* left, const char* right, int64_t right_stride, float* c, int64_t c_stride,
+                  int64_t k_tiles, bool accumulate) {
   __m512 acc[kRows][panels];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
@@ -21,8 +21,7 @@ inline void block(const char* left, const char* right, int64_t right_stride, flo
     for (int u = 0; u < kUnits; ++u) {
       __m512bh b[panels];
 #pragma GCC unroll 3
-      for (int v = 0; v < panels; ++v)
-        b[v] = (__m512bh)_mm512_load_si512(right + v * right_stride + u * 64);
+      for (int v = 0; v < panels; ++v) b[v] = (__m512bh)_mm512_load_si512(right + v * right_stride + u * 64);
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
         const __m512bh a = (__m512bh)_mm512_set1_epi32(*reinterpret_cast<const int*>(left + r * 64 + u * 4));

@@ -31,11 +31,11 @@ inline Vec spread(float x) { return Vec{x, x, x, x}; }
 inline Vec multiply_add(Vec a, Vec b, Vec c) { return a * b + c; }
 #endif
 
-// One block: rows [0, kRows) of a left panel times `panels` right panels. The sums begin at C (`from_c`) or at zero and,
-// with `add_c`, C is added to them at the end.
+// One block: rows [0, kRows) of a left panel times `panels` right panels. The sums begin at C (`from_c`) or at zero
+// and, with `add_c`, C is added to them at the end.
 template <int panels>
-inline void block(const float* left, const float* right, int64_t right_stride, float* c, int64_t c_stride, int64_t k_tiles,
-                  bool from_c, bool add_c) {
+inline void block(const float* left, const float* right, int64_t right_stride, float* c, int64_t c_stride,
+                  int64_t k_tiles, bool from_c, bool add_c) {
   constexpr int kVecs = panels * kPanelRows / kWidth, kPerPanel = kPanelRows / kWidth;
   Vec acc[kRows][kVecs];
 #pragma GCC unroll 8
@@ -73,8 +73,8 @@ void columns(const TileProduct& p, int first) {
     const int64_t step = p.apart ? kSumTiles : p.k_tiles, tile = kUnits * kPanelRows;
     for (int r = 0; r < p.left_rows; r += kRows)
       for (int64_t t = 0; t < p.k_tiles; t += step)
-        block<panels>(left + r * kUnits + t * tile, right + t * tile, p.right_stride / 4, c + r * p.c_stride, p.c_stride,
-                      p.k_tiles - t < step ? p.k_tiles - t : step, p.accumulate && !p.apart,
+        block<panels>(left + r * kUnits + t * tile, right + t * tile, p.right_stride / 4, c + r * p.c_stride,
+                      p.c_stride, p.k_tiles - t < step ? p.k_tiles - t : step, p.accumulate && !p.apart,
                       p.apart && (p.accumulate || t > 0));
   }
 }

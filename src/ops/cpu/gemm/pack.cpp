@@ -19,8 +19,8 @@ inline E element_of(const GemmOperand& x, int64_t row, int64_t col, bool scaled)
   return from_float<E>(scaled ? value * scale_at(x, row, col) : value);
 }
 
-// The block at (row, col) of the stored data, `rows` x `cols` elements of E; in place where the data holds E and the block is
-// whole, else decoded into `buffer` with zeros beyond the edges.
+// The block at (row, col) of the stored data, `rows` x `cols` elements of E; in place where the data holds E and the
+// block is whole, else decoded into `buffer` with zeros beyond the edges.
 template <class E>
 inline StoredBlock fetch(const GemmOperand& x, int64_t row, int64_t col, int rows, int cols, bool scaled, E* buffer) {
   const int64_t all_rows = x.transposed ? x.k : x.outer, all_cols = x.transposed ? x.outer : x.k;
@@ -61,7 +61,8 @@ inline void pack_tile(const GemmOperand& x, int64_t outer, int64_t k, bool scale
 }
 
 #if defined(__AVX512BW__)
-// Panels `outer` and `outer` + 16 of a transposed BF16 side at once, so that whole cache lines are read; both are inside.
+// Panels `outer` and `outer` + 16 of a transposed BF16 side at once, so that whole cache lines are read; both are
+// inside.
 template <bool left>
 inline void pack_two_tiles(const GemmOperand& x, int64_t outer, int64_t k, char* out, int64_t stride) {
   const bf16* in = static_cast<const bf16*>(x.data) + k * x.stride + outer;
@@ -78,8 +79,8 @@ inline void pack_two_tiles(const GemmOperand& x, int64_t outer, int64_t k, char*
 
 // Rows of the stored data are read along their length: panels inside, tiles outside where the side is transposed.
 template <class E, bool left>
-inline void pack(const GemmOperand& x, int64_t outer, int64_t panels, int64_t k, int64_t k_tiles, bool scaled, void* out,
-                 int64_t stride) {
+inline void pack(const GemmOperand& x, int64_t outer, int64_t panels, int64_t k, int64_t k_tiles, bool scaled,
+                 void* out, int64_t stride) {
   constexpr int64_t kSpan = 64 / sizeof(E);
   const int64_t slow = x.transposed ? k_tiles : panels, quick = x.transposed ? panels : k_tiles;
   for (int64_t i = 0; i < slow; ++i)
@@ -88,8 +89,8 @@ inline void pack(const GemmOperand& x, int64_t outer, int64_t panels, int64_t k,
       const int64_t at = outer + panel * kPanelRows;
       char* tile = static_cast<char*>(out) + panel * stride + t * kTileBytes;
 #if defined(__AVX512BW__)
-      if (sizeof(E) == 2 && x.transposed && x.dtype == DType::kBF16 && j + 2 <= quick && at + 2 * kPanelRows <= x.outer &&
-          k + (t + 1) * kSpan <= x.k) {
+      if (sizeof(E) == 2 && x.transposed && x.dtype == DType::kBF16 && j + 2 <= quick &&
+          at + 2 * kPanelRows <= x.outer && k + (t + 1) * kSpan <= x.k) {
         pack_two_tiles<left>(x, at, k + t * kSpan, tile, stride);
         ++j;
         continue;
@@ -101,20 +102,20 @@ inline void pack(const GemmOperand& x, int64_t outer, int64_t panels, int64_t k,
 
 }  // namespace
 
-void pack_left_f32(const GemmOperand& x, int64_t outer, int64_t panels, int64_t k, int64_t k_tiles, bool scaled, void* out,
-                   int64_t stride) {
+void pack_left_f32(const GemmOperand& x, int64_t outer, int64_t panels, int64_t k, int64_t k_tiles, bool scaled,
+                   void* out, int64_t stride) {
   pack<float, true>(x, outer, panels, k, k_tiles, scaled, out, stride);
 }
-void pack_right_f32(const GemmOperand& x, int64_t outer, int64_t panels, int64_t k, int64_t k_tiles, bool scaled, void* out,
-                    int64_t stride) {
+void pack_right_f32(const GemmOperand& x, int64_t outer, int64_t panels, int64_t k, int64_t k_tiles, bool scaled,
+                    void* out, int64_t stride) {
   pack<float, false>(x, outer, panels, k, k_tiles, scaled, out, stride);
 }
-void pack_left_bf16(const GemmOperand& x, int64_t outer, int64_t panels, int64_t k, int64_t k_tiles, bool scaled, void* out,
-                    int64_t stride) {
+void pack_left_bf16(const GemmOperand& x, int64_t outer, int64_t panels, int64_t k, int64_t k_tiles, bool scaled,
+                    void* out, int64_t stride) {
   pack<bf16, true>(x, outer, panels, k, k_tiles, scaled, out, stride);
 }
-void pack_right_bf16(const GemmOperand& x, int64_t outer, int64_t panels, int64_t k, int64_t k_tiles, bool scaled, void* out,
-                     int64_t stride) {
+void pack_right_bf16(const GemmOperand& x, int64_t outer, int64_t panels, int64_t k, int64_t k_tiles, bool scaled,
+                     void* out, int64_t stride) {
   pack<bf16, false>(x, outer, panels, k, k_tiles, scaled, out, stride);
 }
 

@@ -6,14 +6,13 @@
 
 namespace mantissa {
 
-MANTISSA_CPU_KERNEL(
-    void pack_left_f32(const GemmOperand& x, int64_t outer, int64_t panels, int64_t k, int64_t k_tiles, bool scaled, void* out,
-                       int64_t stride);
-    void pack_right_f32(const GemmOperand& x, int64_t outer, int64_t panels, int64_t k, int64_t k_tiles, bool scaled,
-                        void* out, int64_t stride);
-    void pack_left_bf16(const GemmOperand& x, int64_t outer, int64_t panels, int64_t k, int64_t k_tiles, bool scaled,
-                        void* out, int64_t stride);
-    void pack_right_bf16(const GemmOperand& x, int64_t outer, int64_t panels, int64_t k, int64_t k_tiles, bool scaled,
-                         void* out, int64_t stride);)
+MANTISSA_CPU_KERNEL(void pack_left_f32(const GemmOperand& x, int64_t outer, int64_t panels, int64_t k, int64_t k_tiles,
+                                       bool scaled, void* out, int64_t stride);
+                    void pack_right_f32(const GemmOperand& x, int64_t outer, int64_t panels, int64_t k, int64_t k_tiles,
+                                        bool scaled, void* out, int64_t stride);
+                    void pack_left_bf16(const GemmOperand& x, int64_t outer, int64_t panels, int64_t k, int64_t k_tiles,
+                                        bool scaled, void* out, int64_t stride);
+                    void pack_right_bf16(const GemmOperand& x, int64_t outer, int64_t panels, int64_t k,
+                                         int64_t k_tiles, bool scaled, void* out, int64_t stride);)
 
 }  // namespace mantissa

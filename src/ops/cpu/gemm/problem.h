@@ -21,7 +21,7 @@ enum class GemmScaling : uint8_t {
 // One side in memory, [outer, k] or, transposed, [k, outer]; "row" and "col" below are those of the data as stored.
 struct GemmOperand {
   const void* data;
-  DType dtype;           // F32, BF16, or codes
+  DType dtype;  // F32, BF16, or codes
   bool transposed;
   int64_t outer, k;
   int64_t stride;        // elements between rows

@@ -6,7 +6,8 @@ namespace mantissa::MANTISSA_ISA_NS {
 namespace {
 
 template <class C, class B, bool biased, bool accumulate, bool round_first>
-inline void store_rows(const GemmProblem& p, int64_t m0, int64_t n0, int rows, int cols, const float* sums, int64_t stride) {
+inline void store_rows(const GemmProblem& p, int64_t m0, int64_t n0, int rows, int cols, const float* sums,
+                       int64_t stride) {
   const float alpha = p.alpha;
   const B* bias = biased ? static_cast<const B*>(p.bias) + n0 : nullptr;
   for (int r = 0; r < rows; ++r) {
@@ -24,7 +25,8 @@ inline void store_rows(const GemmProblem& p, int64_t m0, int64_t n0, int rows, i
 }
 
 template <class C, class B, bool biased>
-inline void store_as(const GemmProblem& p, int64_t m0, int64_t n0, int rows, int cols, const float* sums, int64_t stride) {
+inline void store_as(const GemmProblem& p, int64_t m0, int64_t n0, int rows, int cols, const float* sums,
+                     int64_t stride) {
   if (!p.accumulate) return store_rows<C, B, biased, false, false>(p, m0, n0, rows, cols, sums, stride);
   if (p.scaling == GemmScaling::kBlock)
     return store_rows<C, B, biased, true, true>(p, m0, n0, rows, cols, sums, stride);
@@ -32,7 +34,8 @@ inline void store_as(const GemmProblem& p, int64_t m0, int64_t n0, int rows, int
 }
 
 template <class C>
-inline void store_to(const GemmProblem& p, int64_t m0, int64_t n0, int rows, int cols, const float* sums, int64_t stride) {
+inline void store_to(const GemmProblem& p, int64_t m0, int64_t n0, int rows, int cols, const float* sums,
+                     int64_t stride) {
   if (!p.bias) return store_as<C, float, false>(p, m0, n0, rows, cols, sums, stride);
   if (p.bias_dtype == DType::kF32) return store_as<C, float, true>(p, m0, n0, rows, cols, sums, stride);
   store_as<C, bf16, true>(p, m0, n0, rows, cols, sums, stride);

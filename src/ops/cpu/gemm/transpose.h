@@ -54,7 +54,7 @@ MANTISSA_HD void transpose_tile(const void* in, int64_t in_stride, void* out) {
   Units r[16], t[16];
 #pragma GCC unroll 16
   for (int i = 0; i < 16; ++i) std::memcpy(&r[i], static_cast<const char*>(in) + i * in_stride, 64);
-  // Pairs of rows, then fours: r[4g+j] holds unit 4l+j of rows 4g to 4g+3 in its lane l.
+    // Pairs of rows, then fours: r[4g+j] holds unit 4l+j of rows 4g to 4g+3 in its lane l.
 #pragma GCC unroll 8
   for (int i = 0; i < 16; i += 2) t[i] = low_units(r[i], r[i + 1]), t[i + 1] = high_units(r[i], r[i + 1]);
 #pragma GCC unroll 4
@@ -136,12 +136,12 @@ MANTISSA_HD void interleave_two_tiles(const void* in, int64_t in_stride, void* f
     Halves even, odd;
     std::memcpy(&even, static_cast<const char*>(in) + 2 * p * in_stride, 64);
     std::memcpy(&odd, static_cast<const char*>(in) + (2 * p + 1) * in_stride, 64);
-    static_cast<Halves*>(first)[p] = __builtin_shufflevector(
-        even, odd, 0, 32, 1, 33, 2, 34, 3, 35, 4, 36, 5, 37, 6, 38, 7, 39, 8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14,
-        46, 15, 47);
-    static_cast<Halves*>(second)[p] = __builtin_shufflevector(
-        even, odd, 16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53, 22, 54, 23, 55, 24, 56, 25, 57, 26, 58, 27, 59, 28, 60, 29,
-        61, 30, 62, 31, 63);
+    static_cast<Halves*>(first)[p] =
+        __builtin_shufflevector(even, odd, 0, 32, 1, 33, 2, 34, 3, 35, 4, 36, 5, 37, 6, 38, 7, 39, 8, 40, 9, 41, 10, 42,
+                                11, 43, 12, 44, 13, 45, 14, 46, 15, 47);
+    static_cast<Halves*>(second)[p] =
+        __builtin_shufflevector(even, odd, 16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53, 22, 54, 23, 55, 24, 56, 25,
+                                57, 26, 58, 27, 59, 28, 60, 29, 61, 30, 62, 31, 63);
   }
 }
 #endif
