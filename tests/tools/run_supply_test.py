@@ -1,4 +1,5 @@
-"""What ./run takes from outside: wheels by version and hash, the text's package by its known hash."""
+"""What ./run takes from outside: wheels by version and hash, the text's package by its known hash, clang-format of one
+version."""
 import pathlib
 import re
 import subprocess
@@ -83,6 +84,26 @@ class Text(unittest.TestCase):
     def test_nothing_is_unpacked_before_the_check(self):
         text = (ROOT / "run").read_text()
         self.assertLess(text.index('check_text "$deb"'), text.index("dpkg-deb -x"))
+
+
+class Format(unittest.TestCase):
+    OTHER = """command() { return 1; }; install() { :; }; clang-format() { echo 'Ubuntu clang-format version 18.1.3 (1)'; }; """
+
+    def test_another_version_checks_nothing_and_says_so(self):
+        code, said = in_run(self.OTHER + "task_format --check")
+        self.assertEqual(code, 0, said)
+        self.assertIn("clang-format is version 18, and the code is laid out by 14", said)
+        self.assertIn("not checked", said)
+
+    def test_another_version_changes_nothing(self):
+        code, said = in_run(self.OTHER + "task_format")
+        self.assertEqual(code, 1, said)
+        self.assertIn("nothing was changed", said)
+
+    def test_an_unknown_option_formats_nothing(self):
+        code, said = in_run("task_format --chek")
+        self.assertEqual(code, 1, said)
+        self.assertIn("unknown option --chek", said)
 
 
 if __name__ == "__main__":
