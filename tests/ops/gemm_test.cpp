@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 
 #include "base/parallel.h"
 #include "ops/cpu_gemm/cpu_features.h"
@@ -378,6 +379,39 @@ TEST(Gemm, RefusesWhatDoesNotFit) {
   GemmSide sideways = q.view;
   sideways.transposed = true;
   EXPECT_THROW(gemm(exec, {.a = sideways, .b = sideways, .c = out, .bias = {}}), Error);
+}
+
+// The inner loops are not instrumented: what they would read or write beyond a buffer is found before they run.
+TEST(TileKernelDeathTest, AddressSanitizerSeesPanels) {
+#if defined(__SANITIZE_ADDRESS__)
+  Exec exec;
+  const TileKernel& kernel = tile_kernel(exec, GemmMath::kF32);
+  const auto multiply_tiles = [&](size_t left_tiles, size_t right_tiles, size_t c_rows) {
+    const auto floats = [](size_t bytes) {
+      auto* data = static_cast<float*>(std::aligned_alloc(64, bytes));
+      std::memset(data, 0, bytes);
+      return std::unique_ptr<float, void (*)(void*)>(data, std::free);
+    };
+    const auto left = floats(left_tiles * kTileBytes), right = floats(right_tiles * kTileBytes);
+    const auto c = floats(c_rows * kPanelRows * sizeof(float));
+    multiply(kernel, {.left = left.get(),
+                      .left_stride = 0,
+                      .right = right.get(),
+                      .right_stride = 0,
+                      .c = c.get(),
+                      .c_stride = kPanelRows,
+                      .left_panels = 1,
+                      .right_panels = 1,
+                      .k_tiles = 2,
+                      .accumulate = false});
+  };
+  multiply_tiles(2, 2, 16);
+  EXPECT_DEATH(multiply_tiles(1, 2, 16), "heap-buffer-overflow");
+  EXPECT_DEATH(multiply_tiles(2, 1, 16), "heap-buffer-overflow");
+  EXPECT_DEATH(multiply_tiles(2, 2, 15), "heap-buffer-overflow");
+#else
+  GTEST_SKIP() << "this build has no AddressSanitizer";
+#endif
 }
 
 }  // namespace

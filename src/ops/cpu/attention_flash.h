@@ -32,16 +32,16 @@ struct Multiplier {
 
   void operator()(float* c, int64_t c_stride, const Panels& left, int64_t panel, int64_t tile, const Panels& right,
                   int64_t m, int64_t n, int64_t k_tiles, bool accumulate) const {
-    kernel.multiply({.left = left.tile(panel, tile),
-                     .left_stride = left.k_tiles * kTileBytes,
-                     .right = right.tile(0, 0),
-                     .right_stride = right.k_tiles * kTileBytes,
-                     .c = c,
-                     .c_stride = c_stride,
-                     .left_panels = static_cast<int>(m / 16),
-                     .right_panels = static_cast<int>(n / 16),
-                     .k_tiles = k_tiles,
-                     .accumulate = accumulate});
+    multiply(kernel, {.left = left.tile(panel, tile),
+                      .left_stride = left.k_tiles * kTileBytes,
+                      .right = right.tile(0, 0),
+                      .right_stride = right.k_tiles * kTileBytes,
+                      .c = c,
+                      .c_stride = c_stride,
+                      .left_panels = static_cast<int>(m / 16),
+                      .right_panels = static_cast<int>(n / 16),
+                      .k_tiles = k_tiles,
+                      .accumulate = accumulate});
   }
 };
 

@@ -118,17 +118,17 @@ class Multiplier {
              (n.begin - right0) * kPanelRows;
     }
     const int64_t panel = panel_stride(s_.tiles);
-    t_.multiply({.left = scratch_ + kLeftAt + (m.begin - left0) * panel + tile * kTileBytes,
-                 .left_stride = panel,
-                 .right = s_.right + (n.begin - s_.n.begin) * panel + tile * kTileBytes,
-                 .right_stride = panel,
-                 .c = scaled ? block : sums,
-                 .c_stride = scaled ? kMaxBlockColumns : stride,
-                 .left_panels = static_cast<int>(m.size()),
-                 .right_panels = static_cast<int>(n.size()),
-                 .k_tiles = std::min(chunk_, s_.tiles - tile),
-                 .accumulate = !scaled && !begins,
-                 .apart = sums_apart(p_)});
+    multiply(t_, {.left = scratch_ + kLeftAt + (m.begin - left0) * panel + tile * kTileBytes,
+                  .left_stride = panel,
+                  .right = s_.right + (n.begin - s_.n.begin) * panel + tile * kTileBytes,
+                  .right_stride = panel,
+                  .c = scaled ? block : sums,
+                  .c_stride = scaled ? kMaxBlockColumns : stride,
+                  .left_panels = static_cast<int>(m.size()),
+                  .right_panels = static_cast<int>(n.size()),
+                  .k_tiles = std::min(chunk_, s_.tiles - tile),
+                  .accumulate = !scaled && !begins,
+                  .apart = sums_apart(p_)});
     const int64_t m0 = m.begin * kPanelRows, n0 = n.begin * kPanelRows;
     const int rows = static_cast<int>(std::min(m.size() * kPanelRows, p_.m - m0));
     const int cols = static_cast<int>(std::min(n.size() * kPanelRows, p_.n - n0));
@@ -185,18 +185,18 @@ void run_thin(Exec& exec, const GemmEngine& engine, const GemmProblem& p, int64_
       for (int64_t tile = 0, step; tile < tiles; tile += step) {
         step = std::min(kThinTiles, tiles - tile);
         t.pack_right(p.b, n * kPanelRows, width, tile * tile_k(t.math), step, scaled, scratch, panel_stride(step));
-        t.multiply({.left = left + tile * kTileBytes,
-                    .left_stride = 0,
-                    .right = scratch,
-                    .right_stride = panel_stride(step),
-                    .c = sums,
-                    .c_stride = kMaxBlockColumns,
-                    .left_panels = 1,
-                    .right_panels = static_cast<int>(width),
-                    .k_tiles = step,
-                    .accumulate = tile > 0,
-                    .apart = sums_apart(p),
-                    .left_rows = static_cast<int>(p.m)});
+        multiply(t, {.left = left + tile * kTileBytes,
+                     .left_stride = 0,
+                     .right = scratch,
+                     .right_stride = panel_stride(step),
+                     .c = sums,
+                     .c_stride = kMaxBlockColumns,
+                     .left_panels = 1,
+                     .right_panels = static_cast<int>(width),
+                     .k_tiles = step,
+                     .accumulate = tile > 0,
+                     .apart = sums_apart(p),
+                     .left_rows = static_cast<int>(p.m)});
       }
       engine.store(p, 0, n * kPanelRows, static_cast<int>(p.m),
                    static_cast<int>(std::min(width * kPanelRows, p.n - n * kPanelRows)), sums, kMaxBlockColumns);

@@ -8,6 +8,10 @@
 // Rows beyond the side and units beyond K are zero.
 #pragma once
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
 #include "ops/cpu/gemm/problem.h"
 #include "tensor/exec.h"
 
@@ -42,6 +46,22 @@ struct TileProduct {
   int left_rows = kPanelRows;  // of each left panel that are wanted; rows of C beyond may stay as they are
 };
 
+#if defined(__SANITIZE_ADDRESS__)
+// Touches the first byte that a product must not: AddressSanitizer then says whose it is.
+inline void check_addresses(const TileProduct& p) {
+  const auto check = [](const void* from, int64_t bytes) {
+    const void* bad = __asan_region_is_poisoned(const_cast<void*>(from), static_cast<size_t>(bytes));
+    if (bad) static_cast<void>(*static_cast<const volatile char*>(bad));
+  };
+  for (int i = 0; i < p.left_panels; ++i)
+    check(static_cast<const char*>(p.left) + i * p.left_stride, p.k_tiles * kTileBytes);
+  for (int j = 0; j < p.right_panels; ++j)
+    check(static_cast<const char*>(p.right) + j * p.right_stride, p.k_tiles * kTileBytes);
+  for (int row = 0; row < (p.left_panels - 1) * kPanelRows + p.left_rows; ++row)
+    check(p.c + row * p.c_stride, p.right_panels * kPanelRows * int64_t{sizeof(float)});
+}
+#endif
+
 // Packs `panels` panels of x from outer row `outer` and position `k` (a multiple of 16, a multiple of tile_k), k_tiles
 // tiles each, to out + i stride. Codes are decoded, block scales multiplied in if `scaled`; BF16 becomes F32 in kF32
 // panels.
@@ -59,6 +79,15 @@ struct TileKernel {
   void (*begin)();  // to be called on a thread before multiply() and
   void (*end)();    // after it: hold the AMX tile configuration
 };
+
+// kernel.multiply(product). AddressSanitizer does not instrument its inner loops, which would take 20 times as long,
+// and does not see AMX loads: what they read and write is looked at here, before they run.
+inline void multiply(const TileKernel& kernel, const TileProduct& product) {
+#if defined(__SANITIZE_ADDRESS__)
+  check_addresses(product);
+#endif
+  kernel.multiply(product);
+}
 
 // The best kernel of this machine for panels of BF16; where it has none for BF16, the best F32 one (see `math`).
 // MANTISSA_GEMM=amx|avx512bf16|avx512|avx2|base forces one, Exit::kUnavailable if the machine lacks it.
