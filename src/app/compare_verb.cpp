@@ -79,13 +79,15 @@ int compare_verb(const std::vector<std::string>& given) {
   };
   ReadProgress progress(console);
   hooks.reading = progress.hook();
-  hooks.train.step = [&](const StepReport& r) {
-    // A file would fill with steps; there the rows alone are told.
-    if (console.interactive())
-      console.status(fmt::format("{:>2}/{}  {}  {}", current + 1, count, spec.name, step_line(r)));
-  };
-  hooks.train.warning = [&](const std::string& text) {
-    console.warn(spec.name.empty() ? text : spec.name + ": " + text);
+  hooks.train.events = [&](const Event& event) {
+    std::visit(On{[&](const StepReport& r) {
+                    // A file would fill with steps; there the rows alone are told.
+                    if (console.interactive())
+                      console.status(fmt::format("{:>2}/{}  {}  {}", current + 1, count, spec.name, step_line(r)));
+                  },
+                  [&](const Warning& w) { console.warn(spec.name.empty() ? w.text : spec.name + ": " + w.text); },
+                  [](const auto&) {}},
+               event);
   };
   hooks.train.stop = [] { return stop_requested(); };
 

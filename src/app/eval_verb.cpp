@@ -17,7 +17,7 @@
 #include "model/hf/export.h"
 #include "train/config.h"
 #include "train/evaluate.h"
-#include "train/run_log.h"
+#include "train/sinks/run_log.h"
 
 namespace mantissa {
 namespace {

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -90,6 +91,36 @@ void print_run(Console& console, Trainer& trainer, const TrainConfig& config) {
   console.line(fmt::format("batch     {} tokens a step ({} x {} x {}) · {} steps · {:.2f} MFLOP a token",
                            grouped(config.batch.tokens), trainer.memory().micro_rows, trainer.memory().accumulation,
                            config.data.sequence_length, grouped(trainer.steps()), trainer.flops().mfu / 1e6));
+}
+
+Sink console_sink(Console& console, const TrainConfig& config, const ChosenDevice& device) {
+  // Where each line is kept, a line each log.every steps; a terminal rewrites one.
+  const auto shown = [&console, every = config.log.every](const StepReport& r) {
+    return console.interactive() || r.step == 1 || r.step == r.steps || r.step % every == 0;
+  };
+  const On take{
+      [&console, init = config.model_init](const WeightsLoaded& w) {
+        const auto size = static_cast<double>(w.bytes);
+        console.line(fmt::format("weights   {} of {} in {:.2f} s: {:.2f} GB/s", bytes_text(size), init, w.seconds,
+                                 1e-9 * size / w.seconds));
+      },
+      [&console, &device](const RunReady& r) {
+        if (device.gpu) console.line(fmt::format("started   {:.1f} s: weights, plans, graphs", r.seconds));
+      },
+      [&console, &device](const FirstStep& r) {
+        if (device.gpu) console.line(fmt::format("          {:.1f} s: the first step", r.seconds));
+      },
+      [&console, shown](const StepReport& r) {
+        if (shown(r)) console.status(step_line(r));
+      },
+      [&console](const EvalReport& r) {
+        console.line(fmt::format("eval at step {}: loss {:.4f}, perplexity {:.2f}", r.step, r.loss, std::exp(r.loss)));
+      },
+      [&console](const SampleReport& r) { console.line(sample_line(r)); },
+      [&console](const Warning& w) { console.warn(w.text); },
+      [](const auto&) {},
+  };
+  return [take](const Event& event) { std::visit(take, event); };
 }
 
 std::string step_line(const StepReport& r) {

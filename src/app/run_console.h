@@ -17,6 +17,10 @@ void print_machine(Console& console, const MachineRates& rates, const ChosenDevi
 void print_data(Console& console, const Dataset& data, const TrainConfig& config);
 void print_run(Console& console, Trainer& trainer, const TrainConfig& config);
 
+// What `train` says of its run's course: the start on a GPU, steps, evaluations, samples, warnings. `console` and
+// `device`, which is chosen before the first event, must outlive it.
+Sink console_sink(Console& console, const TrainConfig& config, const ChosenDevice& device);
+
 // "step   120/694 17.3% | loss 1.5342 | ..."
 std::string step_line(const StepReport& report);
 // "sample at step 120 | "ROMEO:" -> " I am ...", control characters escaped as in JSON.

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/machine.h"
 #include "base/version.h"
+#include "train/sinks/run_log.h"
 
 namespace mantissa {
 namespace {
@@ -248,7 +249,7 @@ bool run_compare(const TrainConfig& config, bool restart, const CompareHooks& ho
   } else {
     folder.go_on(identity);
   }
-  if (hooks.train.warning && !folder.lock_note().empty()) hooks.train.warning(folder.lock_note());
+  if (hooks.train.events && !folder.lock_note().empty()) hooks.train.events(Warning{folder.lock_note()});
   write_atomic(config_path, identity);
 
   for (size_t i = 0; i < specs.size(); ++i) {

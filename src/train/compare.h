@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "train/trainer.h"
+#include "train/run_train.h"
 
 namespace mantissa {
 
@@ -19,17 +19,12 @@ std::vector<CompareRowSpec> compare_rows(const TrainConfig& config);
 // The config that a row trains.
 TrainConfig row_config(const TrainConfig& config, const CompareRowSpec& row, int64_t repeat);
 
-struct CompareHooks {
-  // The GPU that the rows train on, null for the CPU; asked once, where a row is left to train. Empty: the CPU.
-  std::function<Device*()> device;
+// `started` is called for each row, and for each repeat of one.
+struct CompareHooks : RunHooks {
   // A row begins or went on from an earlier start (`done`).
   std::function<void(size_t index, size_t count, const CompareRowSpec& row, bool done)> row_begins;
-  // A row's trainer is ready; nothing is allocated for its model yet.
-  std::function<void(Trainer&, const Dataset&, const MachineRates&)> started;
   // compare.json was written with one more row.
   std::function<void()> row_ended;
-  ProgressHook reading;  // of the data's files
-  TrainHooks train;
 };
 
 // Trains the rows that `folder` does not hold yet. compare.json is written after each. `restart` begins anew. Returns

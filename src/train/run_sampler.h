@@ -9,15 +9,9 @@
 #include "data/dataset.h"
 #include "generation/text_generation.h"
 #include "train/config.h"
+#include "train/events.h"
 
 namespace mantissa {
-
-struct SampleReport {
-  int64_t step = 0;
-  std::string prompt, text;  // the text behind the prompt
-  int64_t tokens = 0;        // drawn
-  std::string stop;          // Generation::stop
-};
 
 class RunSampler {
  public:

@@ -53,7 +53,10 @@ Course train(const TrainConfig& c, Device* device) {
   const MachineRates rates = device ? measure_rates(device) : MachineRates{1, 1};
   Course course;
   TrainHooks hooks;
-  hooks.step = [&](const StepReport& r) { course.losses.push_back(r.loss), course.norms.push_back(r.grad_norm); };
+  hooks.events = [&](const Event& event) {
+    if (const auto* r = std::get_if<StepReport>(&event))
+      course.losses.push_back(r->loss), course.norms.push_back(r->grad_norm);
+  };
   course.result = Trainer(c, data, rates, device).run(c.run.dir, hooks);
   return course;
 }

@@ -6,41 +6,14 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
-#include "tests/base/support.h"
+#include "tests/train/small_run.h"
 
 namespace mantissa {
 namespace {
 
 using testing::error_of;
+using testing::small_run;
 using testing::TempFolder;
-
-TrainConfig small_config(const TempFolder& folder, const std::string& name) {
-  std::string text;
-  for (uint32_t i = 0, state = 9; i < 12'000; ++i) {
-    state = state * 1664525u + 1013904223u;
-    text += static_cast<char>('a' + (state >> 20) % 8);
-    if (i % 97 == 96) text += "\n\n";
-  }
-  write_atomic(folder / "text.txt", text);
-  TrainConfig c;
-  c.run.dir = folder / name;
-  c.model.arch = "qwen3";
-  c.model.vocab_size = 256;
-  c.model.hidden_size = 64;
-  c.model.intermediate_size = 64;
-  c.model.num_hidden_layers = 1;
-  c.model.num_attention_heads = 2;
-  c.model.num_key_value_heads = 1;
-  c.model.head_dim = 32;
-  c.data.train = folder / "text.txt";
-  c.data.sequence_length = 32;
-  c.batch.tokens = 64;
-  c.train.steps = 4;
-  c.compare.weights = {"fp32"};
-  c.precision.recipes = {"mxfp8"};
-  c.resolve();
-  return c;
-}
 
 Json rows_of(const TrainConfig& c) { return read_json(join_path(c.run.dir, "compare.json"))["rows"]; }
 
@@ -56,7 +29,7 @@ Json bits_of(const TrainConfig& c) {
 
 TEST(Compare, GoesOnWithTheFirstRowThatHasNotEnded) {
   const TempFolder folder;
-  const TrainConfig whole = small_config(folder, "whole"), cut = small_config(folder, "cut");
+  const TrainConfig whole = small_run(folder, "whole"), cut = small_run(folder, "cut");
   EXPECT_TRUE(run_compare(whole, false, {}));
 
   // Stopped inside the third row, then inside the fourth.
@@ -67,7 +40,9 @@ TEST(Compare, GoesOnWithTheFirstRowThatHasNotEnded) {
     hooks.row_begins = [&](size_t index, size_t, const CompareRowSpec&, bool done) {
       current = index, trained += done ? 0 : 1;
     };
-    hooks.train.step = [&](const StepReport& r) { step = r.step; };
+    hooks.train.events = [&](const Event& event) {
+      if (const auto* r = std::get_if<StepReport>(&event)) step = r->step;
+    };
     hooks.train.stop = [&] { return current == stop_row && step == stop_step; };
     const std::string message = error_of(Exit::kInterrupted, [&] { run_compare(cut, false, hooks); });
     EXPECT_NE(message.find("stopped after step"), std::string::npos) << message;
@@ -85,7 +60,7 @@ TEST(Compare, GoesOnWithTheFirstRowThatHasNotEnded) {
 
 TEST(Compare, StoppedInTheFirstRow) {
   const TempFolder folder;
-  const TrainConfig c = small_config(folder, "c");
+  const TrainConfig c = small_run(folder, "c");
   CompareHooks hooks;
   hooks.train.stop = [] { return true; };
   error_of(Exit::kInterrupted, [&] { run_compare(c, false, hooks); });
@@ -97,7 +72,7 @@ TEST(Compare, StoppedInTheFirstRow) {
 // A restart removes what a comparison wrote and nothing else.
 TEST(Compare, RestartKeepsOtherFiles) {
   const TempFolder folder;
-  TrainConfig c = small_config(folder, "c");
+  TrainConfig c = small_run(folder, "c");
   c.train.steps = 1;
   make_dirs(c.run.dir);
   write_atomic(join_path(c.run.dir, "notes.txt"), "mine");
@@ -109,7 +84,7 @@ TEST(Compare, RestartKeepsOtherFiles) {
 // Every row is checked before the first one trains.
 TEST(Compare, ARowThatCannotRunStopsBeforeTheFirst) {
   const TempFolder folder;
-  TrainConfig c = small_config(folder, "c");
+  TrainConfig c = small_run(folder, "c");
   c.precision.recipes = {"mxfp8", "fp32"};
   c.compare.weights = {"fp32", "bf16"};
   size_t begun = 0;
@@ -126,7 +101,7 @@ int64_t device_for(int64_t bytes) { return static_cast<int64_t>(static_cast<doub
 
 TEST(MemoryPlan, HalvesTheMicroBatchUntilItFits) {
   const TempFolder folder;
-  TrainConfig c = small_config(folder, "c");
+  TrainConfig c = small_run(folder, "c");
   c.batch.tokens = 64 * 32;
   const int64_t whole = plan_memory(c, int64_t{1} << 40).ledger.total();
   EXPECT_EQ(plan_memory(c, device_for(whole)).micro_rows, 64);
@@ -139,7 +114,7 @@ TEST(MemoryPlan, HalvesTheMicroBatchUntilItFits) {
 // Each way that a refusal names does fit.
 TEST(MemoryPlan, RefusalNamesTwoWays) {
   const TempFolder folder;
-  TrainConfig c = small_config(folder, "c");
+  TrainConfig c = small_run(folder, "c");
   c.model.num_hidden_layers = 4;
   c.batch.tokens = 256 * 32;
   c.batch.micro_batch = "256";

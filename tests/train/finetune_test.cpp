@@ -260,8 +260,11 @@ struct Steps {
 Steps train(const TrainConfig& c, const Dataset& data) {
   Steps steps;
   TrainHooks hooks;
-  hooks.step = [&](const StepReport& r) { steps.losses.push_back(r.loss); };
-  hooks.warning = [&](const std::string& text) { steps.warnings.push_back(text); };
+  hooks.events = [&](const Event& event) {
+    std::visit(On{[&](const StepReport& r) { steps.losses.push_back(r.loss); },
+                  [&](const Warning& w) { steps.warnings.push_back(w.text); }, [](const auto&) {}},
+               event);
+  };
   steps.result = Trainer(c, data, {1, 1}).run(c.run.dir, hooks);
   return steps;
 }
