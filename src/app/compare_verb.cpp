@@ -37,15 +37,15 @@ void print_row(Console& console, const std::string& folder, size_t index, size_t
 int compare_verb(const std::vector<std::string>& given) {
   std::vector<std::string> args = given;
   const std::vector<std::string> overrides = take_overrides(args);
-  CLI::App app(
+  CommandLine command(
       "The same run under several precision settings. Any key of the config can follow as --section.key=value.",
       "compare");
   std::string path;
   bool print_config = false, restart = false;
-  app.add_option("config", path, "YAML file")->required();
-  app.add_flag("--print-config", print_config, "print every value and where it came from, then stop");
-  app.add_flag("--restart", restart, "train every row anew");
-  if (!parse_flags(app, args)) return 0;
+  command.option("config", path, "YAML file").required();
+  command.flag("--print-config", print_config, "print every value and where it came from, then stop");
+  command.flag("--restart", restart, "train every row anew");
+  if (!command.parse(args)) return 0;
   const TrainConfig config = read_train_config(path, overrides, {.print = print_config});
   if (print_config) return 0;
 

@@ -126,10 +126,10 @@ void print_recipes() {
 }  // namespace
 
 int doctor_verb(const std::vector<std::string>& args) {
-  CLI::App app(
+  CommandLine command(
       "What this machine and build offer: CPU, GPUs, libraries, GEMMs, which recipe is native or emulated here.",
       "doctor");
-  if (!parse_flags(app, args)) return 0;
+  if (!command.parse(args)) return 0;
   Exec exec;
   fmt::print("mantissa {}\n", kVersion);
   print_machine(exec);

@@ -82,19 +82,19 @@ struct EvalFlags {
   int64_t trained = 0;  // tokens of the rows that the run trained on; 0: MODEL is no run
 };
 
-void add_flags_to(CLI::App& app, EvalFlags& flags) {
-  flags.model.add_flags(app);
-  app.add_option("files", flags.files, "files, folders or patterns of text; default: the validation data of a run");
-  app.add_option("--context", flags.context,
-                 "tokens of a window; default: the rows of a run, else 1024, at most the model's positions")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
-  app.add_option("--stride", flags.stride, "tokens between windows; default: the context")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
-  app.add_option("--bos", flags.bos, "before each document: auto (what the tokenizer puts there), none, or a token")
-      ->capture_default_str();
-  app.add_flag("--eos", flags.eos, "predict the EOS token behind each document too");
-  app.add_flag("--json", flags.json, "one JSON object");
-  add_flags(app, [&flags](config::Fields& f) {
+void add_flags_to(CommandLine& command, EvalFlags& flags) {
+  flags.model.add_flags(command);
+  command.option("files", flags.files, "files, folders or patterns of text; default: the validation data of a run");
+  command
+      .option("--context", flags.context,
+              "tokens of a window; default: the rows of a run, else 1024, at most the model's positions")
+      .within(1, 1 << 24);
+  command.option("--stride", flags.stride, "tokens between windows; default: the context").within(1, 1 << 24);
+  command.option("--bos", flags.bos, "before each document: auto (what the tokenizer puts there), none, or a token")
+      .show_default();
+  command.flag("--eos", flags.eos, "predict the EOS token behind each document too");
+  command.flag("--json", flags.json, "one JSON object");
+  command.fields([&flags](config::Fields& f) {
     ChosenFields chosen(f, {"split", "format", "document_separator", "text_key", "prompt_key", "response_key",
                             "messages_key", "chat_template", "system_prompt", "prompt_suffix", "dictd_text",
                             "max_documents", "min_document_bytes", "eos_token"});
@@ -305,9 +305,9 @@ void print_text(const EvalFlags& flags, const Tokenizer& tokenizer, const std::s
 
 int eval_verb(const std::vector<std::string>& args) {
   const auto parse = [&args](EvalFlags& flags) {
-    CLI::App app("Loss, perplexity and bits per byte of a model over text.", "eval");
-    add_flags_to(app, flags);
-    return parse_flags(app, args);
+    CommandLine command("Loss, perplexity and bits per byte of a model over text.", "eval");
+    add_flags_to(command, flags);
+    return command.parse(args);
   };
   EvalFlags flags;
   if (!parse(flags)) return 0;

@@ -23,20 +23,20 @@ DType dtype_of(const std::string& folder) {
 }  // namespace
 
 int export_verb(const std::vector<std::string>& args) {
-  CLI::App app(
+  CommandLine command(
       "Writes a Hugging Face folder that transformers loads, reads it again and compares logits before it says done.",
       "export");
   std::string source, out, dtype_name;
   double shard_gb = 5;
-  app.add_option("source", source, "folder of a finished run, or a Hugging Face model folder")->required();
-  app.add_option("out", out, "folder to write; must not be there")->required();
-  app.add_option("--dtype", dtype_name,
-                 "of the tensors; default: fp32, or bf16 where every tensor of the source is BF16")
-      ->check(CLI::IsMember({"fp32", "bf16"}));
-  app.add_option("--shard-gb", shard_gb, "10^9 bytes of tensors a file holds at most; more makes shards")
-      ->check(CLI::Range(1e-6, 1e6))
-      ->capture_default_str();
-  if (!parse_flags(app, args)) return 0;
+  command.option("source", source, "folder of a finished run, or a Hugging Face model folder").required();
+  command.option("out", out, "folder to write; must not be there").required();
+  command
+      .option("--dtype", dtype_name, "of the tensors; default: fp32, or bf16 where every tensor of the source is BF16")
+      .one_of({"fp32", "bf16"});
+  command.option("--shard-gb", shard_gb, "10^9 bytes of tensors a file holds at most; more makes shards")
+      .between(1e-6, 1e6)
+      .show_default();
+  if (!command.parse(args)) return 0;
   if (exists(out)) fail(Exit::kUsage, "{}: is there already; give a folder that is not", out);
 
   Console console;

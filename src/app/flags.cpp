@@ -1,5 +1,6 @@
 #include "app/flags.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "base/error.h"
@@ -86,7 +87,62 @@ class FlagFields final : public config::Fields {
 
 }  // namespace
 
-bool parse_flags(CLI::App& app, const std::vector<std::string>& given) {
+std::vector<std::string> take_overrides(std::vector<std::string>& args) {
+  std::vector<std::string> overrides, rest;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const std::string& arg = args[i];
+    const size_t equals = arg.find('=');
+    if (!arg.starts_with("--") || arg.substr(0, equals).find('.') == std::string::npos) {
+      rest.push_back(arg);
+      continue;
+    }
+    if (equals != std::string::npos) {
+      overrides.push_back(arg.substr(2));
+    } else {
+      if (i + 1 == args.size())
+        fail(Exit::kUsage, "{} has no value, expected {}=VALUE", printable(arg), printable(arg));
+      overrides.push_back(arg.substr(2) + "=" + args[++i]);
+    }
+  }
+  args = std::move(rest);
+  return overrides;
+}
+
+CommandLine::CommandLine(const std::string& description, const std::string& verb)
+    : app_(std::make_unique<CLI::App>(description, verb)) {}
+CommandLine::~CommandLine() = default;
+
+FlagRules CommandLine::option(const std::string& name, std::string& target, const std::string& help) {
+  return FlagRules(app_->add_option(name, target, help));
+}
+FlagRules CommandLine::option(const std::string& name, int64_t& target, const std::string& help) {
+  return FlagRules(app_->add_option(name, target, help));
+}
+FlagRules CommandLine::option(const std::string& name, uint64_t& target, const std::string& help) {
+  return FlagRules(app_->add_option(name, target, help));
+}
+FlagRules CommandLine::option(const std::string& name, double& target, const std::string& help) {
+  return FlagRules(app_->add_option(name, target, help));
+}
+FlagRules CommandLine::option(const std::string& name, std::vector<std::string>& target, const std::string& help) {
+  return FlagRules(app_->add_option(name, target, help));
+}
+FlagRules CommandLine::option(const std::string& name, std::vector<int64_t>& target, const std::string& help) {
+  return FlagRules(app_->add_option(name, target, help));
+}
+FlagRules CommandLine::option(const std::string& name, std::vector<double>& target, const std::string& help) {
+  return FlagRules(app_->add_option(name, target, help));
+}
+void CommandLine::flag(const std::string& name, bool& target, const std::string& help) {
+  app_->add_flag(name, target, help);
+}
+void CommandLine::fields(const std::function<void(config::Fields&)>& describe) {
+  FlagFields fields(*app_);
+  describe(fields);
+}
+
+bool CommandLine::parse(const std::vector<std::string>& given) {
+  CLI::App& app = *app_;
   // "--flag=" is an empty value; CLI11 would take the next argument for it.
   std::vector<std::string> args;
   for (const std::string& arg : given) {
@@ -113,30 +169,47 @@ bool parse_flags(CLI::App& app, const std::vector<std::string>& given) {
   return true;
 }
 
-std::vector<std::string> take_overrides(std::vector<std::string>& args) {
-  std::vector<std::string> overrides, rest;
-  for (size_t i = 0; i < args.size(); ++i) {
-    const std::string& arg = args[i];
-    const size_t equals = arg.find('=');
-    if (!arg.starts_with("--") || arg.substr(0, equals).find('.') == std::string::npos) {
-      rest.push_back(arg);
-      continue;
-    }
-    if (equals != std::string::npos) {
-      overrides.push_back(arg.substr(2));
-    } else {
-      if (i + 1 == args.size())
-        fail(Exit::kUsage, "{} has no value, expected {}=VALUE", printable(arg), printable(arg));
-      overrides.push_back(arg.substr(2) + "=" + args[++i]);
-    }
-  }
-  args = std::move(rest);
-  return overrides;
-}
+bool CommandLine::given(const std::string& name) const { return app_->count(name) > 0; }
 
-void add_flags(CLI::App& app, const std::function<void(config::Fields&)>& describe) {
-  FlagFields fields(app);
-  describe(fields);
+FlagRules& FlagRules::required() {
+  option_->required();
+  return *this;
+}
+FlagRules& FlagRules::show_default() {
+  option_->capture_default_str();
+  return *this;
+}
+FlagRules& FlagRules::one_of(std::vector<std::string> values) {
+  option_->check(CLI::IsMember(std::move(values)));
+  return *this;
+}
+FlagRules& FlagRules::within(int64_t min, int64_t max) {
+  option_->check(CLI::Range(min, max));
+  return *this;
+}
+FlagRules& FlagRules::between(double min, double max) {
+  option_->check(CLI::Range(min, max));
+  return *this;
+}
+FlagRules& FlagRules::not_negative() {
+  option_->check(CLI::NonNegativeNumber);
+  return *this;
+}
+FlagRules& FlagRules::check(std::function<std::string(const std::string&)> complaint) {
+  option_->check(std::move(complaint));
+  return *this;
+}
+FlagRules& FlagRules::comma_separated() {
+  option_->delimiter(',');
+  return *this;
+}
+FlagRules& FlagRules::values(int count) {
+  option_->expected(count);
+  return *this;
+}
+FlagRules& FlagRules::one_each() {
+  option_->allow_extra_args(false);
+  return *this;
 }
 
 }  // namespace mantissa

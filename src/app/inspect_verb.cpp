@@ -91,13 +91,14 @@ void print_json(const Json& json) { fmt::print("{}\n", json.dump(2, ' ', is_term
 }  // namespace
 
 int inspect_verb(const std::vector<std::string>& args) {
-  CLI::App app("What a model folder, a safetensors file, a tokenizer, MDS shards, a run or a comparison folder holds.",
-               "inspect");
+  CommandLine command(
+      "What a model folder, a safetensors file, a tokenizer, MDS shards, a run or a comparison folder holds.",
+      "inspect");
   std::string path;
   bool as_json = false;
-  app.add_option("path", path, "folder or file")->required();
-  app.add_flag("--json", as_json, "of a run or a comparison: its records as one JSON document");
-  if (!parse_flags(app, args)) return 0;
+  command.option("path", path, "folder or file").required();
+  command.flag("--json", as_json, "of a run or a comparison: its records as one JSON document");
+  if (!command.parse(args)) return 0;
   if (!exists(path)) fail(Exit::kInput, "{}: not there", path);
   const bool comparison = exists(join_path(path, "compare.json")), run = exists(join_path(path, "run.json"));
   if (as_json && !comparison && !run)

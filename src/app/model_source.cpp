@@ -12,19 +12,18 @@
 
 namespace mantissa {
 
-void ModelSource::add_flags(CLI::App& app) {
-  app.add_option("model", path, "a Hugging Face model folder, or the folder of a finished run")->required();
-  app.add_option("--dtype", dtype, "of weights and products; auto: fp32 where config.json says float32")
-      ->check(CLI::IsMember({"auto", "fp32", "bf16"}))
-      ->capture_default_str();
-  add_device_flags(app, device);
-  app.add_option("--tokenizer", tokenizer, "bytes, or a folder or file with a tokenizer.json; default: the model's");
+void ModelSource::add_flags(CommandLine& command) {
+  command.option("model", path, "a Hugging Face model folder, or the folder of a finished run").required();
+  command.option("--dtype", dtype, "of weights and products; auto: fp32 where config.json says float32")
+      .one_of({"auto", "fp32", "bf16"})
+      .show_default();
+  add_device_flags(command, device);
+  command.option("--tokenizer", tokenizer, "bytes, or a folder or file with a tokenizer.json; default: the model's");
 }
 
-void add_device_flags(CLI::App& app, DeviceConfig& device) {
-  app.add_option("--device", device.name, "auto (a GPU where there is one), cpu, cuda or cuda:N")
-      ->capture_default_str();
-  app.add_flag("--deterministic", device.deterministic, "GPU: the same bits in every run");
+void add_device_flags(CommandLine& command, DeviceConfig& device) {
+  command.option("--device", device.name, "auto (a GPU where there is one), cpu, cuda or cuda:N").show_default();
+  command.flag("--deterministic", device.deterministic, "GPU: the same bits in every run");
 }
 
 ChosenDevice ModelSource::open_device() const { return choose_device(device, {}, "--device"); }

@@ -1,10 +1,10 @@
 // The model and tokenizer that sample and eval name on their command lines.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 
+#include "app/flags.h"
 #include "data/tokenizer/tokenizer.h"
 #include "device/device_config.h"
 #include "model/hf/checkpoint.h"
@@ -17,7 +17,7 @@ struct ModelSource {
   DeviceConfig device;
   std::string tokenizer;  // "": the folder's tokenizer.json; without one bytes where the vocabulary is 256
 
-  void add_flags(CLI::App& app);
+  void add_flags(CommandLine& command);
 
   // After parsing. Each throws Exit::kInput for what is not there or not readable.
   std::string folder() const;
@@ -29,7 +29,7 @@ struct ModelSource {
 };
 
 // --device and --deterministic.
-void add_device_flags(CLI::App& app, DeviceConfig& device);
+void add_device_flags(CommandLine& command, DeviceConfig& device);
 
 // Throws Exit::kMemory when `bytes` exceed what a run may take of the GPU, or of this machine where that is null;
 // `verb` begins the message.

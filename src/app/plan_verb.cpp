@@ -200,22 +200,22 @@ int plan_verb(const std::vector<std::string>& given) {
   std::vector<std::string> args = given;
   const std::vector<std::string> overrides = take_overrides(args);
   PlanOptions o;
-  CLI::App app("Memory, FLOPs, steps and time of a config. Any key of the config can follow as --section.key=value.",
-               "plan");
-  app.add_option("config", o.path, "YAML file")->required();
-  app.add_option("--tokens-per-s", o.tokens_per_s, "speed of all devices for the time, measured elsewhere")
-      ->check(positive);
-  app.add_option("--mfu", o.mfu, "speed for the time as a share of --peak-tflops, or of the device's peak")
-      ->check(positive);
-  app.add_option("--peak-tflops", o.peak_tflops, "dense BF16 peak of the device")->check(positive);
+  CommandLine command(
+      "Memory, FLOPs, steps and time of a config. Any key of the config can follow as --section.key=value.", "plan");
+  command.option("config", o.path, "YAML file").required();
+  command.option("--tokens-per-s", o.tokens_per_s, "speed of all devices for the time, measured elsewhere")
+      .check(positive);
+  command.option("--mfu", o.mfu, "speed for the time as a share of --peak-tflops, or of the device's peak")
+      .check(positive);
+  command.option("--peak-tflops", o.peak_tflops, "dense BF16 peak of the device").check(positive);
   std::vector<std::string> gpus;
   for (const KnownGpu& gpu : known_gpus()) gpus.emplace_back(gpu.key);
-  app.add_option("--device", o.device, "plan for this GPU, which need not be there")->check(CLI::IsMember(gpus));
-  app.add_option("--memory-gib", o.memory_gib, "memory of the device; default: that of --device or of this machine")
-      ->check(positive);
-  app.add_option("--ranks", o.ranks, "devices that share the rows of a step, each with the whole model")
-      ->check(CLI::Range(1, 1 << 16));
-  if (!parse_flags(app, args)) return 0;
+  command.option("--device", o.device, "plan for this GPU, which need not be there").one_of(gpus);
+  command.option("--memory-gib", o.memory_gib, "memory of the device; default: that of --device or of this machine")
+      .check(positive);
+  command.option("--ranks", o.ranks, "devices that share the rows of a step, each with the whole model")
+      .within(1, 1 << 16);
+  if (!command.parse(args)) return 0;
   const TrainConfig c = read_train_config(o.path, overrides, {.planning = true});
   c.refuse_unread(true);  // the config of a run or of a comparison
   PlannedDevice device = device_of(o, c);

@@ -27,22 +27,21 @@ struct PrepareFlags {
 
 // The flags of `prepare` and every key of `data` with its present value as default.
 bool parse(const std::vector<std::string>& args, PrepareFlags& flags, DataConfig& data) {
-  CLI::App app(
+  CommandLine command(
       "Text or files of tokens to shards of packed rows: OUT/train and OUT/validation. Every key of the config's "
       "section "
       "data is a flag; CONFIG gives the others.",
       "prepare");
-  app.add_option("config", flags.config, "YAML file whose section data (and run.seed, model.init) is taken");
-  app.add_option("--out", flags.out, "folder to write, which must not be there");
-  app.add_option("--preview", flags.preview, "print the first N rows and write nothing")
-      ->check(CLI::Range(int64_t{1}, int64_t{1000}));
-  app.add_option("--model", flags.model, "Hugging Face folder whose config.json names the EOS");
-  app.add_option("--seed", flags.seed, "draws split and order, as run.seed")->check(CLI::NonNegativeNumber);
-  app.add_option("--shard-mib", flags.shard_mib, "largest shard, MiB")->check(CLI::Range(int64_t{1}, int64_t{4000}));
-  app.add_option("--zstd", flags.zstd, "compress the shards at this level; 0: not, as training maps them")
-      ->check(CLI::Range(int64_t{0}, int64_t{19}));
-  add_flags(app, [&data](config::Fields& f) { data.describe(f); });
-  return parse_flags(app, args);
+  command.option("config", flags.config, "YAML file whose section data (and run.seed, model.init) is taken");
+  command.option("--out", flags.out, "folder to write, which must not be there");
+  command.option("--preview", flags.preview, "print the first N rows and write nothing").within(1, 1000);
+  command.option("--model", flags.model, "Hugging Face folder whose config.json names the EOS");
+  command.option("--seed", flags.seed, "draws split and order, as run.seed").not_negative();
+  command.option("--shard-mib", flags.shard_mib, "largest shard, MiB").within(1, 4000);
+  command.option("--zstd", flags.zstd, "compress the shards at this level; 0: not, as training maps them")
+      .within(0, 19);
+  command.fields([&data](config::Fields& f) { data.describe(f); });
+  return command.parse(args);
 }
 
 // The section data of the config file, its seed and its model.

@@ -121,31 +121,29 @@ class Output {
 };
 
 bool parse(ProbeOptions& o, std::vector<std::string> args) {
-  CLI::App app("Logits, loss, gradients and AdamW steps of a Hugging Face model on given tokens.", "probe");
+  CommandLine command("Logits, loss, gradients and AdamW steps of a Hugging Face model on given tokens.", "probe");
   o.precision.recipe = plain_recipe(/*full_precision=*/true).name;
   std::vector<double> betas = {o.adamw.beta1, o.adamw.beta2};
-  app.add_option("model", o.folder, "Hugging Face folder: config.json, model.safetensors")->required();
-  app.add_option("--input", o.input, "safetensors: input_ids I64 [B,T]; labels I64 [B,T]; document_lengths I64 [n]")
-      ->required();
-  app.add_option("--output", o.output, "safetensors to write")->required();
-  add_device_flags(app, o.device);
-  app.add_option("--recipe", o.precision.recipe, "precision of the linear layers")->capture_default_str();
-  app.add_option("--scope", o.precision.scope, "layers that the recipe takes")
-      ->check(CLI::IsMember({"linear", "linear+logits", "linear+logits+norm"}))
-      ->capture_default_str();
-  app.add_option("--weights", o.precision.weights, "fp32, bf16 or bf16-sr")
-      ->check(CLI::IsMember({"fp32", "bf16", "bf16-sr"}))
-      ->capture_default_str();
-  app.add_option("--adamw-steps", o.adamw_steps, "AdamW steps on the same batch")
-      ->check(CLI::Range(0, 1000000))
-      ->capture_default_str();
-  app.add_option("--lr", o.adamw.lr, "learning rate")->capture_default_str();
-  app.add_option("--betas", betas, "two numbers")->delimiter(',')->expected(2);
-  app.add_option("--eps", o.adamw.eps, "epsilon")->capture_default_str();
-  app.add_option("--weight-decay", o.adamw.weight_decay, "on tensors of two or more dimensions")->capture_default_str();
-  app.add_option("--grad-clip", o.adamw.grad_clip, "largest gradient norm, 0 = off")->capture_default_str();
-  add_flags(app, [&o](config::Fields& f) { o.precision.options.describe(f); });
-  if (!parse_flags(app, args)) return false;
+  command.option("model", o.folder, "Hugging Face folder: config.json, model.safetensors").required();
+  command.option("--input", o.input, "safetensors: input_ids I64 [B,T]; labels I64 [B,T]; document_lengths I64 [n]")
+      .required();
+  command.option("--output", o.output, "safetensors to write").required();
+  add_device_flags(command, o.device);
+  command.option("--recipe", o.precision.recipe, "precision of the linear layers").show_default();
+  command.option("--scope", o.precision.scope, "layers that the recipe takes")
+      .one_of({"linear", "linear+logits", "linear+logits+norm"})
+      .show_default();
+  command.option("--weights", o.precision.weights, "fp32, bf16 or bf16-sr")
+      .one_of({"fp32", "bf16", "bf16-sr"})
+      .show_default();
+  command.option("--adamw-steps", o.adamw_steps, "AdamW steps on the same batch").within(0, 1000000).show_default();
+  command.option("--lr", o.adamw.lr, "learning rate").show_default();
+  command.option("--betas", betas, "two numbers").comma_separated().values(2);
+  command.option("--eps", o.adamw.eps, "epsilon").show_default();
+  command.option("--weight-decay", o.adamw.weight_decay, "on tensors of two or more dimensions").show_default();
+  command.option("--grad-clip", o.adamw.grad_clip, "largest gradient norm, 0 = off").show_default();
+  command.fields([&o](config::Fields& f) { o.precision.options.describe(f); });
+  if (!command.parse(args)) return false;
   o.adamw.beta1 = betas[0], o.adamw.beta2 = betas[1];
   o.precision.validate();
   refuse_unread_options(o.precision.options, {&find_recipe(o.precision.recipe)});

@@ -162,20 +162,19 @@ void print_errors(Exec& exec, const Quantization& item, int width) {
 
 int quantize_verb(const std::vector<std::string>& args) {
   QuantizeFlags flags;
-  CLI::App app("Writes the bytes and scales of given tensors under a recipe.", "quantize");
-  app.add_option("--recipe", flags.recipe, "fp8-delayed, fp8-tensorwise, fp8-blockwise, mxfp8 or nvfp4")->required();
-  app.add_option("--role", flags.role, "what the tensors are: input, weight or grad")->required();
-  app.add_option("--input", flags.input, "safetensors file; every tensor BF16 or F32 [M,K]")->required();
-  app.add_option("--output", flags.output, "safetensors file to write")->required();
-  app.add_option("--device", flags.device.name, "cpu, cuda, cuda:N or auto; the same bytes on each")
-      ->capture_default_str();
-  app.add_option("--scale", flags.scale, "fp8-delayed: what multiplies before the cast (default 1)");
-  app.add_option("--rounding", flags.rounding,
-                 "nearest or stochastic (FP4 alone); default: as the recipe rounds the role")
-      ->check(CLI::IsMember({"nearest", "stochastic"}));
-  app.add_option("--seed", flags.seed, "of stochastic rounding")->capture_default_str();
-  add_flags(app, [&](config::Fields& fields) { flags.options.describe(fields); });
-  if (!parse_flags(app, args)) return 0;
+  CommandLine command("Writes the bytes and scales of given tensors under a recipe.", "quantize");
+  command.option("--recipe", flags.recipe, "fp8-delayed, fp8-tensorwise, fp8-blockwise, mxfp8 or nvfp4").required();
+  command.option("--role", flags.role, "what the tensors are: input, weight or grad").required();
+  command.option("--input", flags.input, "safetensors file; every tensor BF16 or F32 [M,K]").required();
+  command.option("--output", flags.output, "safetensors file to write").required();
+  command.option("--device", flags.device.name, "cpu, cuda, cuda:N or auto; the same bytes on each").show_default();
+  command.option("--scale", flags.scale, "fp8-delayed: what multiplies before the cast (default 1)");
+  command
+      .option("--rounding", flags.rounding, "nearest or stochastic (FP4 alone); default: as the recipe rounds the role")
+      .one_of({"nearest", "stochastic"});
+  command.option("--seed", flags.seed, "of stochastic rounding").show_default();
+  command.fields([&](config::Fields& fields) { flags.options.describe(fields); });
+  if (!command.parse(args)) return 0;
 
   const RecipeEntry& recipe = find_recipe(flags.recipe);
   const OperandSpec spec = formats(recipe, flags);

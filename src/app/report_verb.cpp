@@ -10,14 +10,14 @@
 namespace mantissa {
 
 int report_verb(const std::vector<std::string>& args) {
-  CLI::App app("Tables and one self-contained HTML page from run or comparison folders.", "report");
+  CommandLine command("Tables and one self-contained HTML page from run or comparison folders.", "report");
   std::vector<std::string> folders;
   std::string output;
   bool markdown = false;
-  app.add_option("folders", folders, "run or comparison folders")->required();
-  app.add_option("--output", output, "the page; default: report.html in the first folder");
-  app.add_flag("--markdown", markdown, "print the comparison as Markdown");
-  if (!parse_flags(app, args)) return 0;
+  command.option("folders", folders, "run or comparison folders").required();
+  command.option("--output", output, "the page; default: report.html in the first folder");
+  command.flag("--markdown", markdown, "print the comparison as Markdown");
+  if (!command.parse(args)) return 0;
   Console console;
   const std::vector<std::filesystem::path> paths(folders.begin(), folders.end());
   if (output.empty()) {

@@ -106,35 +106,35 @@ std::string rate(int64_t tokens, double seconds) {
   return tokens > 0 && seconds > 0 ? fmt::format("{:.1f} tok/s", static_cast<double>(tokens) / seconds) : "-";
 }
 
-void add_flags_to(CLI::App& app, SampleFlags& flags) {
-  flags.model.add_flags(app);
-  app.add_option("--prompt", flags.prompt, "text to go on from; without it and --prompt-file: stdin");
-  app.add_option("--prompt-file", flags.prompt_file, "file with the prompt, taken byte by byte");
-  app.add_option("--max-new-tokens", flags.max_new_tokens, "tokens drawn at most; fewer where the context ends")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
-      ->capture_default_str();
-  add_flags(app, [&flags](config::Fields& f) { flags.sampling.describe(f); });
-  app.add_option("--num-samples", flags.num_samples, "generations of the prompt, with seed, seed + 1, ...")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  app.add_option("--stop", flags.stops, "ends a generation: a special token, or a text, which is left out; repeatable")
-      ->allow_extra_args(false);
-  app.add_flag("--ignore-eos", flags.ignore_eos, "go on behind the model's stop tokens");
-  app.add_flag("--no-bos", flags.no_bos, "leave out what the tokenizer puts before a text");
-  app.add_flag("--chat", flags.chat, "the prompt is a user's turn, answered as the assistant");
-  app.add_option("--chat-template", flags.chat_template, "chatml, llama3, qwen3; default: by tokenizer and model");
-  app.add_option("--system", flags.system, "system turn before the prompt");
-  app.add_flag("--no-think", flags.no_think, "qwen3: an empty block of thoughts before the answer");
+void add_flags_to(CommandLine& command, SampleFlags& flags) {
+  flags.model.add_flags(command);
+  command.option("--prompt", flags.prompt, "text to go on from; without it and --prompt-file: stdin");
+  command.option("--prompt-file", flags.prompt_file, "file with the prompt, taken byte by byte");
+  command.option("--max-new-tokens", flags.max_new_tokens, "tokens drawn at most; fewer where the context ends")
+      .within(1, 1 << 30)
+      .show_default();
+  command.fields([&flags](config::Fields& f) { flags.sampling.describe(f); });
+  command.option("--num-samples", flags.num_samples, "generations of the prompt, with seed, seed + 1, ...")
+      .within(1, 1 << 20)
+      .show_default();
+  command.option("--stop", flags.stops, "ends a generation: a special token, or a text, which is left out; repeatable")
+      .one_each();
+  command.flag("--ignore-eos", flags.ignore_eos, "go on behind the model's stop tokens");
+  command.flag("--no-bos", flags.no_bos, "leave out what the tokenizer puts before a text");
+  command.flag("--chat", flags.chat, "the prompt is a user's turn, answered as the assistant");
+  command.option("--chat-template", flags.chat_template, "chatml, llama3, qwen3; default: by tokenizer and model");
+  command.option("--system", flags.system, "system turn before the prompt");
+  command.flag("--no-think", flags.no_think, "qwen3: an empty block of thoughts before the answer");
 }
 
 }  // namespace
 
 int sample_verb(const std::vector<std::string>& args) {
-  CLI::App app("Text out of a model, to stdout as it comes.", "sample");
+  CommandLine command("Text out of a model, to stdout as it comes.", "sample");
   SampleFlags flags;
-  add_flags_to(app, flags);
-  if (!parse_flags(app, args)) return 0;
-  flags.has_prompt = app.count("--prompt") > 0;
+  add_flags_to(command, flags);
+  if (!command.parse(args)) return 0;
+  flags.has_prompt = command.given("--prompt");
 
   const std::string folder = flags.model.folder();
   const ModelConfig model = read_hf_config(folder);

@@ -95,25 +95,26 @@ void check_written(const std::string& folder, const tokenizer::BpeModel& model) 
 int tokenizer_train(const std::vector<std::string>& args) {
   TrainFlags flags;
   flags.data.tokenizer = "";  // documents are text, not bytes
-  CLI::App app("Learns a byte-level BPE tokenizer from documents and writes tokenizer.json and tokenizer_config.json.",
-               "tokenizer train");
-  app.add_option("--input", flags.inputs, "files or folders of documents, as data.train takes them")->required();
-  app.add_option("--vocab-size", flags.vocab_size, "tokens in all")->required();
-  app.add_option("--out", flags.out, "folder for the two files")->required();
-  app.add_option("--pattern", flags.pattern, "how text is cut into words: gpt2, llama3, qwen")->capture_default_str();
-  app.add_flag("--nfc", flags.nfc, "normalise text to NFC first, as Qwen does");
-  app.add_option("--special", flags.special, "special tokens, which take the first ids")->capture_default_str();
-  app.add_option("--bos", flags.bos, "special token named as BOS");
-  app.add_option("--eos", flags.eos, "special token named as EOS; the first special token by default");
-  app.add_option("--pad", flags.pad, "special token named for padding");
-  app.add_flag("--add-bos", flags.add_bos, "put BOS in front of every text, as Llama 3 does");
-  app.add_option("--format", flags.data.format, "of the input, as data.format")->capture_default_str();
-  app.add_option("--text-key", flags.data.text_key, "column of the text")->capture_default_str();
-  app.add_option("--document-separator", flags.data.document_separator, "of text: blank-line, line, none")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"blank-line", "line", "none"}));
-  app.add_option("--max-documents", flags.data.max_documents, "the first ones; 0 takes all")->capture_default_str();
-  if (!parse_flags(app, args)) return 0;
+  CommandLine command(
+      "Learns a byte-level BPE tokenizer from documents and writes tokenizer.json and tokenizer_config.json.",
+      "tokenizer train");
+  command.option("--input", flags.inputs, "files or folders of documents, as data.train takes them").required();
+  command.option("--vocab-size", flags.vocab_size, "tokens in all").required();
+  command.option("--out", flags.out, "folder for the two files").required();
+  command.option("--pattern", flags.pattern, "how text is cut into words: gpt2, llama3, qwen").show_default();
+  command.flag("--nfc", flags.nfc, "normalise text to NFC first, as Qwen does");
+  command.option("--special", flags.special, "special tokens, which take the first ids").show_default();
+  command.option("--bos", flags.bos, "special token named as BOS");
+  command.option("--eos", flags.eos, "special token named as EOS; the first special token by default");
+  command.option("--pad", flags.pad, "special token named for padding");
+  command.flag("--add-bos", flags.add_bos, "put BOS in front of every text, as Llama 3 does");
+  command.option("--format", flags.data.format, "of the input, as data.format").show_default();
+  command.option("--text-key", flags.data.text_key, "column of the text").show_default();
+  command.option("--document-separator", flags.data.document_separator, "of text: blank-line, line, none")
+      .show_default()
+      .one_of({"blank-line", "line", "none"});
+  command.option("--max-documents", flags.data.max_documents, "the first ones; 0 takes all").show_default();
+  if (!command.parse(args)) return 0;
 
   tokenizer::WrittenTokenizer file;
   file.pattern = tokenizer::pattern_named(flags.pattern);
@@ -160,11 +161,11 @@ int tokenizer_train(const std::vector<std::string>& args) {
 }
 
 int tokenizer_bytes(const std::vector<std::string>& args) {
-  CLI::App app("Writes the bytes tokenizer (id = byte, no merges) as files that Hugging Face reads.",
-               "tokenizer bytes");
+  CommandLine command("Writes the bytes tokenizer (id = byte, no merges) as files that Hugging Face reads.",
+                      "tokenizer bytes");
   std::string out;
-  app.add_option("--out", out, "folder for tokenizer.json and tokenizer_config.json")->required();
-  if (!parse_flags(app, args)) return 0;
+  command.option("--out", out, "folder for tokenizer.json and tokenizer_config.json").required();
+  if (!command.parse(args)) return 0;
   const tokenizer::WrittenTokenizer file = tokenizer::bytes_tokenizer_file();
   tokenizer::write_tokenizer(out, file);
   check_written(out, file.model);

@@ -40,14 +40,14 @@ std::string readable(std::string_view bytes) {
 }
 
 int encode(const std::vector<std::string>& args) {
-  CLI::App app("Ids of a text, on one line, or a table of tokens.", "tokenizer encode");
+  CommandLine command("Ids of a text, on one line, or a table of tokens.", "tokenizer encode");
   std::string name, path;
   bool table = false, plain = false;
-  app.add_option("tokenizer", name, "bytes, or a folder or file with a tokenizer.json")->required();
-  app.add_option("file", path, "file with the text, or - for standard input")->required();
-  app.add_flag("--table", table, "one line a token: place, id, kind, text");
-  app.add_flag("--no-special", plain, "without what the post-processor adds (BOS)");
-  if (!parse_flags(app, args)) return 0;
+  command.option("tokenizer", name, "bytes, or a folder or file with a tokenizer.json").required();
+  command.option("file", path, "file with the text, or - for standard input").required();
+  command.flag("--table", table, "one line a token: place, id, kind, text");
+  command.flag("--no-special", plain, "without what the post-processor adds (BOS)");
+  if (!command.parse(args)) return 0;
   const Tokenizer tokenizer = Tokenizer::open(name);
   const std::string text = read_input(path);
   std::vector<int32_t> ids;
@@ -68,14 +68,14 @@ int encode(const std::vector<std::string>& args) {
 }
 
 int decode(const std::vector<std::string>& args) {
-  CLI::App app("Text of ids.", "tokenizer decode");
+  CommandLine command("Text of ids.", "tokenizer decode");
   std::string name;
   std::vector<std::string> words;
   bool skip_special = false;
-  app.add_option("tokenizer", name, "bytes, or a folder or file with a tokenizer.json")->required();
-  app.add_option("ids", words, "token ids; - reads them from standard input")->required();
-  app.add_flag("--skip-special", skip_special, "leave special tokens out");
-  if (!parse_flags(app, args)) return 0;
+  command.option("tokenizer", name, "bytes, or a folder or file with a tokenizer.json").required();
+  command.option("ids", words, "token ids; - reads them from standard input").required();
+  command.flag("--skip-special", skip_special, "leave special tokens out");
+  if (!command.parse(args)) return 0;
   const Tokenizer tokenizer = Tokenizer::open(name);
   if (words.size() == 1 && words[0] == "-") {
     std::string text = read_input("-");
@@ -98,18 +98,16 @@ int decode(const std::vector<std::string>& args) {
 }
 
 int chat(const std::vector<std::string>& args) {
-  CLI::App app("Conversations under a chat template: JSON lines with messages in, their spans of text out.",
-               "tokenizer chat");
+  CommandLine command("Conversations under a chat template: JSON lines with messages in, their spans of text out.",
+                      "tokenizer chat");
   std::string name, path, key = "messages";
   bool generation = false, no_thinking = false;
-  app.add_option("file", path, "JSON lines, or - for standard input")->required();
-  app.add_option("--template", name, "chatml, llama3, qwen3")
-      ->required()
-      ->check(CLI::IsMember({"chatml", "llama3", "qwen3"}));
-  app.add_option("--messages-key", key, "column of the conversation")->capture_default_str();
-  app.add_flag("--generation-prompt", generation, "end with the header of an assistant turn");
-  app.add_flag("--no-thinking", no_thinking, "qwen3: with an empty <think> block behind that header");
-  if (!parse_flags(app, args)) return 0;
+  command.option("file", path, "JSON lines, or - for standard input").required();
+  command.option("--template", name, "chatml, llama3, qwen3").required().one_of({"chatml", "llama3", "qwen3"});
+  command.option("--messages-key", key, "column of the conversation").show_default();
+  command.flag("--generation-prompt", generation, "end with the header of an assistant turn");
+  command.flag("--no-thinking", no_thinking, "qwen3: with an empty <think> block behind that header");
+  if (!command.parse(args)) return 0;
   const ChatTemplate chat = chat_template_named(name);
   const std::string text = read_input(path);
   int64_t number = 0;

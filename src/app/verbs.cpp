@@ -67,7 +67,7 @@ int dispatch(const std::vector<std::string>& args) {
        near.empty() ? "expected " + join(names, ", ") : "did you mean " + near + "?");
 }
 
-int report(Exit code, const char* message) {
+int say_failure(Exit code, const char* message) {
   std::string line = message;
   std::replace(line.begin(), line.end(), '\n', ' ');
   std::fflush(stdout);
@@ -81,13 +81,14 @@ int report_path(const std::filesystem::filesystem_error& error) {
   const bool storage = reason == std::errc::no_space_on_device || reason == std::errc::read_only_file_system ||
                        reason == std::errc::io_error;
   const std::string line = fmt::format("{}: {}", error.path1().string(), reason.message());
-  return report(storage ? Exit::kStorage : Exit::kInput, line.c_str());
+  return say_failure(storage ? Exit::kStorage : Exit::kInput, line.c_str());
 }
 
 // 316 is the one error of writing JSON (a text that is not UTF-8); the others are of reading it.
 int report_json(const nlohmann::json::exception& error) {
-  return report(Exit::kInput, error.id == 316 ? "a name or a text is not UTF-8, which JSON files cannot hold; rename it"
-                                              : "a JSON file holds a value of another type or size than it has to");
+  return say_failure(Exit::kInput, error.id == 316
+                                       ? "a name or a text is not UTF-8, which JSON files cannot hold; rename it"
+                                       : "a JSON file holds a value of another type or size than it has to");
 }
 
 }  // namespace
@@ -96,21 +97,23 @@ int run_command_line(const std::vector<std::string>& args) {
   try {
     const int code = dispatch(args);
     // A full disk behind stdout shows only when the buffer is flushed.
-    if (std::fflush(stdout) != 0 || std::ferror(stdout)) return report(Exit::kStorage, "stdout: could not be written");
+    if (std::fflush(stdout) != 0 || std::ferror(stdout))
+      return say_failure(Exit::kStorage, "stdout: could not be written");
     return code;
   } catch (const Error& error) {
-    return report(error.code(), error.what());
+    return say_failure(error.code(), error.what());
   } catch (const std::bad_alloc&) {
-    return report(Exit::kMemory, "memory: an allocation failed; a smaller batch.micro_batch or model fits in less");
+    return say_failure(Exit::kMemory,
+                       "memory: an allocation failed; a smaller batch.micro_batch or model fits in less");
   } catch (const std::filesystem::filesystem_error& error) {
     return report_path(error);
   } catch (const std::system_error& error) {
     // fmt::print on a stdout that takes no more.
-    return report(Exit::kStorage, fmt::format("stdout: could not be written: {}", error.code().message()).c_str());
+    return say_failure(Exit::kStorage, fmt::format("stdout: could not be written: {}", error.code().message()).c_str());
   } catch (const nlohmann::json::exception& error) {
     return report_json(error);
   } catch (const std::exception& error) {
-    return report(Exit::kInternal, error.what());
+    return say_failure(Exit::kInternal, error.what());
   }
 }
 

@@ -110,13 +110,13 @@ void verify_folder(const std::string& path) {
 }  // namespace
 
 int verify_verb(const std::vector<std::string>& args) {
-  CLI::App app(
+  CommandLine command(
       "Checks a model folder, a safetensors file, a tokenizer, MDS shards, a run or a comparison; exit 3 at the first "
       "rule that is broken.",
       "verify");
   std::string path;
-  app.add_option("path", path, "folder or file")->required();
-  if (!parse_flags(app, args)) return 0;
+  command.option("path", path, "folder or file").required();
+  if (!command.parse(args)) return 0;
   if (!exists(path)) fail(Exit::kInput, "{}: not there", path);
   if (is_directory(path))
     verify_folder(path);

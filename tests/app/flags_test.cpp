@@ -29,13 +29,13 @@ struct Sizes {
 
 TEST(Flags, FieldsBecomeFlags) {
   const auto parse = [](const std::vector<std::string>& args, Sizes& sizes) {
-    CLI::App app("", "verb");
-    add_flags(app, [&](config::Fields& f) {
+    CommandLine command("", "verb");
+    command.fields([&](config::Fields& f) {
       f.integer("count_of", sizes.count_of, "how many", {.min = 1, .max = 9});
       f.boolean("on", sizes.on, "whether");
       f.choice("kind", sizes.kind, {"a", "b"}, "which");
     });
-    return parse_flags(app, args);
+    return command.parse(args);
   };
   Sizes sizes;
   EXPECT_TRUE(parse({"--count-of=5", "--on", "--kind", "b"}, sizes));

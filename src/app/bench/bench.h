@@ -22,7 +22,7 @@ struct BenchOptions {
   std::string json;  // file for the figures, "": none
 };
 // --device, --deterministic, --seconds, --json.
-void add_bench_flags(CLI::App& app, BenchOptions& options);
+void add_bench_flags(CommandLine& command, BenchOptions& options);
 // CLI11's form of a check for a number above 0: the complaint, or "".
 std::string above_zero(const std::string& text);
 

@@ -81,8 +81,6 @@ struct Problem {
   }
 };
 
-constexpr double kCaches = 200e6;  // bytes that rotated buffers exceed
-constexpr size_t kMaxSets = 8;
 constexpr uint64_t kLeftSeed = 11, kRightSeed = 22;
 
 // ‖found - expected‖ / ‖expected‖ over elements spread over the result; sums in double.
@@ -115,19 +113,19 @@ double time_product(BenchStage& timed, const std::vector<GemmDesc>& sets, double
 
 bool parse(GemmOptions& o, const std::vector<std::string>& args) {
   o.seconds = 0.1;
-  CLI::App app("Products of linear layers in three passes, checked, then timed with and without an algorithm search.",
-               "bench gemm");
-  add_bench_flags(app, o);
-  app.add_option("--shapes", o.shapes,
-                 "MxNxK of layers y[M,N] = x[M,K] w[N,K]^T, separated by commas, instead of the models'")
-      ->delimiter(',');
-  app.add_option("--tokens", o.tokens, "M of the models' shapes (16384; CPU: 512)")->check(CLI::Range(1, 1 << 20));
-  app.add_option("--only", o.only, "shapes whose name holds this text");
-  app.add_option("--dtype", o.dtype, "bf16 or fp32")->check(CLI::IsMember({"bf16", "fp32"}))->capture_default_str();
-  app.add_option("--grads", o.grads, "dtype of wgrad's result: bf16 or fp32")
-      ->check(CLI::IsMember({"bf16", "fp32"}))
-      ->capture_default_str();
-  return parse_flags(app, args);
+  CommandLine command(
+      "Products of linear layers in three passes, checked, then timed with and without an algorithm search.",
+      "bench gemm");
+  add_bench_flags(command, o);
+  command
+      .option("--shapes", o.shapes,
+              "MxNxK of layers y[M,N] = x[M,K] w[N,K]^T, separated by commas, instead of the models'")
+      .comma_separated();
+  command.option("--tokens", o.tokens, "M of the models' shapes (16384; CPU: 512)").within(1, 1 << 20);
+  command.option("--only", o.only, "shapes whose name holds this text");
+  command.option("--dtype", o.dtype, "bf16 or fp32").one_of({"bf16", "fp32"}).show_default();
+  command.option("--grads", o.grads, "dtype of wgrad's result: bf16 or fp32").one_of({"bf16", "fp32"}).show_default();
+  return command.parse(args);
 }
 
 std::vector<GemmShape> chosen_shapes(const GemmOptions& o) {

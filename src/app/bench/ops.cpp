@@ -18,8 +18,6 @@ struct OpsOptions : BenchOptions {
 };
 
 constexpr int64_t kSmallTokens = 512;
-constexpr double kCaches = 200e6;  // bytes that rotated buffers exceed: four times an H200's second-level cache
-constexpr int kMaxSets = 8;
 
 double relative_error(const std::vector<float>& a, const std::vector<float>& b) {
   double difference = 0, norm = 0;
@@ -74,14 +72,15 @@ OpRow measure(const BenchCase& c, BenchStage& stage, const OpsOptions& o, double
 
 bool parse(OpsOptions& o, const std::vector<std::string>& args) {
   o.seconds = 0.2;
-  CLI::App app("Every op, checked against the CPU's on a small problem, then timed on random data in rotated buffers.",
-               "bench ops");
-  add_bench_flags(app, o);
-  app.add_option("--tokens", o.tokens, "rows of a training-size problem, a multiple of 256 (16384; CPU: 2048)")
-      ->check(CLI::Range(256, 1 << 20));
-  app.add_option("--warm-up", o.warm_s, "seconds of the same load before a row (0.3; CPU: 0.05)")->check(above_zero);
-  app.add_option("--only", o.only, "ops or shapes whose name holds this text");
-  if (!parse_flags(app, args)) return false;
+  CommandLine command(
+      "Every op, checked against the CPU's on a small problem, then timed on random data in rotated buffers.",
+      "bench ops");
+  add_bench_flags(command, o);
+  command.option("--tokens", o.tokens, "rows of a training-size problem, a multiple of 256 (16384; CPU: 2048)")
+      .within(256, 1 << 20);
+  command.option("--warm-up", o.warm_s, "seconds of the same load before a row (0.3; CPU: 0.05)").check(above_zero);
+  command.option("--only", o.only, "ops or shapes whose name holds this text");
+  if (!command.parse(args)) return false;
   if (o.tokens % 256 != 0) fail(Exit::kUsage, "--tokens: {} is not a multiple of 256", o.tokens);
   return true;
 }

@@ -55,6 +55,10 @@ class BenchStage : public Allocator {
 // Bytes a second (read + write) of copies of 1 GiB on a GPU, of 128 MiB on a CPU with all threads.
 double copy_rate(BenchStage& stage);
 
+// Sets of buffers that repetitions rotate: until they exceed kCaches bytes, four times an H200's second-level cache.
+constexpr double kCaches = 200e6;
+constexpr size_t kMaxSets = 8;
+
 struct BenchTiming {
   double us = 0;      // median
   double spread = 0;  // (upper - lower quartile) / median

@@ -23,18 +23,18 @@ struct StepOptions : BenchOptions {
 };
 
 bool parse(StepOptions& o, const std::vector<std::string>& args) {
-  CLI::App app(
+  CommandLine command(
       "Whole optimizer steps of a config on new weights: tok/s, MFU, % of the floor, where the time goes. Any key of "
       "the "
       "config can follow as --section.key=value.",
       "bench step");
   o.seconds = 20;
-  app.add_option("config", o.path, "YAML file")->required();
-  app.add_option("--seconds", o.seconds, "of whole steps, at least three")->check(above_zero)->capture_default_str();
-  app.add_flag("--random", o.random, "random tokens, one document a row, although the config's data is there");
-  app.add_flag("--no-profile", o.no_profile, "leave out the eager step that says where the time goes");
-  app.add_option("--json", o.json, "file to write the figures to");
-  return parse_flags(app, args);
+  command.option("config", o.path, "YAML file").required();
+  command.option("--seconds", o.seconds, "of whole steps, at least three").check(above_zero).show_default();
+  command.flag("--random", o.random, "random tokens, one document a row, although the config's data is there");
+  command.flag("--no-profile", o.no_profile, "leave out the eager step that says where the time goes");
+  command.option("--json", o.json, "file to write the figures to");
+  return command.parse(args);
 }
 
 // Of a GPU that the table does not know: its rates scaled by a few measured products and a copy; of a CPU: its own.

@@ -9,11 +9,11 @@
 
 namespace mantissa {
 
-void add_bench_flags(CLI::App& app, BenchOptions& o) {
-  app.add_option("--device", o.device.name, "auto, cpu, cuda or cuda:N")->capture_default_str();
-  app.add_flag("--deterministic", o.device.deterministic, "kernels of the deterministic mode");
-  app.add_option("--seconds", o.seconds, "measuring time of a row")->check(above_zero)->capture_default_str();
-  app.add_option("--json", o.json, "file to write the figures to");
+void add_bench_flags(CommandLine& command, BenchOptions& o) {
+  command.option("--device", o.device.name, "auto, cpu, cuda or cuda:N").show_default();
+  command.flag("--deterministic", o.device.deterministic, "kernels of the deterministic mode");
+  command.option("--seconds", o.seconds, "measuring time of a row").check(above_zero).show_default();
+  command.option("--json", o.json, "file to write the figures to");
 }
 
 std::string above_zero(const std::string& text) {
