@@ -11,6 +11,16 @@ function(mantissa_layer name)
   endif()
 endfunction()
 
+# Small files that share their includes, compiled several at a time: a build from nothing takes half as long, one changed
+# file its batch. Names in anonymous namespaces are then one file's with its neighbours', so they differ.
+function(mantissa_compile_in_batches target)
+  if(MANTISSA_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${ARGN})
+    # GCC takes a source that a batch includes for a header.
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  endif()
+endfunction()
+
 # What runs once a command and compiles long: command lines, pages, most tests. -O1 takes a third off it.
 function(mantissa_compile_lightly target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
@@ -71,6 +81,9 @@ mantissa_layer(report mantissa_base)
 mantissa_layer(app mantissa_train mantissa_report CLI11::CLI11)
 mantissa_compile_lightly(mantissa_report)
 mantissa_compile_lightly(mantissa_app)
+foreach(layer base data recipes model device generation train report app)
+  mantissa_compile_in_batches(mantissa_${layer} 8)
+endforeach()
 if(TARGET mantissa_ops)
   get_target_property(ops_type mantissa_ops TYPE)
   if(ops_type STREQUAL "STATIC_LIBRARY")

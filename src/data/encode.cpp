@@ -43,13 +43,6 @@ std::string contradiction(const DataConfig& c) {
   return "";
 }
 
-int64_t bytes_in(const Record& record) {
-  size_t bytes = 0;
-  for (const std::string& text : record.texts) bytes += text.size();
-  for (const Turn& turn : record.turns) bytes += turn.content.size();
-  return static_cast<int64_t>(bytes);
-}
-
 // Some assistant says something.
 bool answered(const std::vector<Turn>& turns) {
   return std::any_of(turns.begin(), turns.end(), [](const Turn& turn) {
@@ -204,7 +197,7 @@ bool DocumentEncoder::encode(Tokenizer::Encoder& encoder, const Record& record, 
     ++counts.empty;
     return false;
   }
-  const int64_t bytes = bytes_in(record);
+  const auto bytes = static_cast<int64_t>(record.text_bytes());
   if (bytes < config_.min_document_bytes) {
     ++counts.short_ones;
     return false;

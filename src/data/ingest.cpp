@@ -22,13 +22,6 @@ constexpr size_t kChunkRecords = 1024;                      // likewise
 constexpr size_t kWaitingBytes = size_t{64} << 20;          // of text in chunks that are not yet appended
 constexpr auto kPatience = std::chrono::milliseconds(100);  // between looks at the stop signal
 
-size_t bytes_in(const Record& record) {
-  size_t bytes = record.where.size();
-  for (const std::string& text : record.texts) bytes += text.size();
-  for (const Turn& turn : record.turns) bytes += turn.content.size();
-  return bytes;
-}
-
 // Neighbouring records on their way from the reader to the corpus. Buffers are reused.
 struct Chunk {
   std::vector<Record> records;
@@ -101,7 +94,7 @@ class Pipeline {
           Record& record = chunk->records[chunk->count];
           more = reader_.next(record);
           if (!more) break;
-          chunk->bytes += bytes_in(record);
+          chunk->bytes += record.where.size() + record.text_bytes();
           ++chunk->count;
         }
         chunk->share = reader_.progress();

@@ -123,6 +123,13 @@ class SourceRecords final : public RecordReader {
 
 }  // namespace
 
+size_t Record::text_bytes() const {
+  size_t bytes = 0;
+  for (const std::string& text : texts) bytes += text.size();
+  for (const Turn& turn : turns) bytes += turn.content.size();
+  return bytes;
+}
+
 std::unique_ptr<RecordReader> open_records(const Source& source, const RecordSpec& spec, const DataConfig& config) {
   check(!source.tokens, "{} holds tokens, not records", source.format);
   if (source.format != "jsonl" && source.format != "parquet" && !spec.messages.empty())

@@ -21,6 +21,8 @@ struct Record {
   std::vector<std::string> texts;  // one for each of RecordSpec::columns; "" where a column holds turns
   std::vector<Turn> turns;         // of RecordSpec::messages, or of a prompt and a response that are lists of them
   std::string where;               // "articles.jsonl:17", for messages
+
+  size_t text_bytes() const;  // of texts and of what turns say
 };
 
 // Which columns a record has: text columns by name, or one column of messages. A name with dots is a path through

@@ -11,7 +11,7 @@ namespace {
 
 void check_range(const char* name, const ConstTensor& values, int64_t tokens, int64_t least, int64_t end,
                  bool may_be_ignored) {
-  check(values && values.dtype == DType::kI32 && values.shape == Shape{tokens},
+  check(values && values.dtype == DType::kI32 && values.shape.rank() == 1 && values.count() == tokens,
         "micro-batch: {} is {}, expected i32[{}]", name, values, tokens);
   const auto* v = values.as<int32_t>();
   for (int64_t i = 0; i < tokens; ++i)

@@ -16,7 +16,7 @@ namespace mantissa {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 // Polls a device's state until it is destroyed.
 class StateSampler {
@@ -132,7 +132,7 @@ class Runner {
     for (const Batch& batch : batches.micro) engine_.micro_step(view(batch), batches.valid_tokens, config_.loss.z_loss);
     norm_ = engine_.update(config_.optimizer.adamw).grad_norm;
     loss_ = engine_.sums().loss / static_cast<double>(std::max<int64_t>(1, batches.valid_tokens));
-    const double seconds = since(begin);
+    const double seconds = seconds_since(begin);
     if (device_) least_free_ = std::min(least_free_, device_->free_bytes());
     return seconds;
   }
@@ -223,7 +223,7 @@ StepProfile summarize_ops(const std::vector<OpTime>& ops) {
 StepBench bench_steps(const TrainConfig& config, const Dataset* data, Device* device, const StepBenchOptions& options) {
   const Clock::time_point start = Clock::now();
   const auto tell = [&](const char* what) {
-    if (options.progress) options.progress(what, since(start));
+    if (options.progress) options.progress(what, seconds_since(start));
   };
   StepBench result;
   result.packed = data != nullptr;
@@ -240,7 +240,7 @@ StepBench bench_steps(const TrainConfig& config, const Dataset* data, Device* de
     tell("memory and weights");
     runner.warm_up();
     tell("plans, searches");
-    result.ready_s = since(start);
+    result.ready_s = seconds_since(start);
     result.first_step_s = runner.step();
     result.first_loss = runner.loss();
     result.grad_norm = runner.grad_norm();
@@ -249,7 +249,7 @@ StepBench bench_steps(const TrainConfig& config, const Dataset* data, Device* de
     for (int64_t i = 0; i < options.warm_steps; ++i) runner.step();
     if (device) sampler.emplace(*device);
     for (const Clock::time_point begin = Clock::now();
-         static_cast<int64_t>(result.steps_s.size()) < options.least_steps || since(begin) < options.seconds;)
+         static_cast<int64_t>(result.steps_s.size()) < options.least_steps || seconds_since(begin) < options.seconds;)
       result.steps_s.push_back(runner.step());
     if (sampler) result.state = sampler->end();
     std::sort(result.steps_s.begin(), result.steps_s.end());

@@ -23,7 +23,7 @@
 namespace mantissa::mds {
 namespace {
 
-constexpr const char* kFormat = "mantissa checked shards";
+constexpr const char* kCheckedFormat = "mantissa checked shards";
 constexpr int64_t kSettledNs = 2'000'000'000;  // FAT and some network file systems keep times of two seconds
 constexpr uint64_t kMaxNoteBytes = uint64_t{64} << 20;
 
@@ -94,7 +94,8 @@ CheckedFiles::CheckedFiles(const Folder& folder) : index_sha256_(folder.index().
   if (!exists(path_)) return;
   try {
     const Json note = read_json(path_, kMaxNoteBytes);
-    if (note.at("format") != kFormat || note.at("version") != 1 || note.at("index_sha256") != index_sha256_) return;
+    if (note.at("format") != kCheckedFormat || note.at("version") != 1 || note.at("index_sha256") != index_sha256_)
+      return;
     for (const auto& [name, file] : note.at("files").items())
       files_[name] = {file.at("bytes").get<uint64_t>(), file.at("device").get<uint64_t>(),
                       file.at("inode").get<uint64_t>(), file.at("changed_ns").get<int64_t>()};
@@ -118,7 +119,7 @@ std::string CheckedFiles::save() const {
   if (!grown_) return "";
   if (path_.empty()) return "neither XDG_CACHE_HOME nor HOME names a folder";
   nlohmann::ordered_json note;
-  note["format"] = kFormat;
+  note["format"] = kCheckedFormat;
   note["version"] = 1;
   note["folder"] = folder_;
   note["index_sha256"] = index_sha256_;

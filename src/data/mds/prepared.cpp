@@ -11,7 +11,7 @@
 namespace mantissa::mds {
 namespace {
 
-constexpr const char* kFormat = "mantissa packed rows";
+constexpr const char* kPreparedFormat = "mantissa packed rows";
 constexpr uint64_t kMaxBytes = uint64_t{16} << 20;
 constexpr int64_t kMaxRows = int64_t{1} << 31;  // times a row below 2^31 fits 63 bits
 
@@ -50,7 +50,7 @@ bool boolean(const Json& object, const char* key, const std::string& where) {
 
 std::string to_json(const Prepared& prepared) {
   nlohmann::ordered_json json;
-  json["format"] = kFormat;
+  json["format"] = kPreparedFormat;
   json["version"] = 1;
   json["sequence_length"] = prepared.sequence_length;
   json["vocab_size"] = prepared.vocab_size;
@@ -80,8 +80,8 @@ std::string to_json(const Prepared& prepared) {
 
 Prepared parse_prepared(std::string_view json, const std::string& name) {
   const Json root = parse_json(json, name);
-  if (const std::string format = text(root, "format", name); format != kFormat)
-    fail(Exit::kInput, "{}: format \"{}\", expected \"{}\"", name, printable(format), kFormat);
+  if (const std::string format = text(root, "format", name); format != kPreparedFormat)
+    fail(Exit::kInput, "{}: format \"{}\", expected \"{}\"", name, printable(format), kPreparedFormat);
   whole(root, "version", 1, 1, name);
   Prepared prepared;
   prepared.sequence_length = whole(root, "sequence_length", 1, INT32_MAX, name);

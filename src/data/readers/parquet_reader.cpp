@@ -20,7 +20,7 @@ namespace {
 // Of pages and buffers. Writers make pages of 1 MiB; a page of long texts has some tens.
 constexpr uint64_t kMemory = uint64_t{192} << 20;
 constexpr uint64_t kMaxFooter = uint64_t{64} << 20;
-constexpr uint64_t kValueBytes = 8;                // that a value counts beside its text
+constexpr uint64_t kCountedBytes = 8;              // that a value counts beside its text
 constexpr uint64_t kHashStep = uint64_t{1} << 20;  // bytes of the file hashed at once
 
 ParquetLibrary load() {
@@ -152,7 +152,7 @@ class ParquetRecords final : public FileRecords {
   // A few bytes of a file can stand for gigabytes (runs of one entry of a dictionary): its texts are held to its size
   // as those of packed files are. Null is no text.
   void set(std::string& out, const ParquetText& text, const std::string& where) {
-    given_ += kValueBytes + text.size;
+    given_ += kCountedBytes + text.size;
     if (const uint64_t limit = std::max(kFreeUnpackedBytes, file_.size() * kMaxUnpackRatio); given_ > limit)
       fail(Exit::kInput, "{}: {} bytes of Parquet unpack to more than {}", where, file_.size(), limit);
     out.assign(text.data == nullptr ? "" : text.data, text.size);

@@ -19,13 +19,6 @@ constexpr ElementRow kElements[] = {{"uint8", 1},   {"int8", 1},    {"uint16", 2
                                     {"uint32", 4},  {"int32", 4},   {"uint64", 8}, {"int64", 8},
                                     {"float16", 2}, {"float32", 4}, {"float64", 8}};
 
-template <class T>
-T load(const std::byte* at) {
-  T value;
-  std::memcpy(&value, at, sizeof(T));
-  return value;
-}
-
 // One loop for each type, without a branch inside: the search for a bad id runs only when one was seen.
 template <class T>
 int64_t copy(const std::byte* from, std::span<int32_t> out, int64_t vocab_size, int64_t also) {
@@ -36,13 +29,13 @@ int64_t copy(const std::byte* from, std::span<int32_t> out, int64_t vocab_size, 
   };
   bool any = false;
   for (size_t i = 0; i < out.size(); ++i) {
-    const T value = load<T>(from + i * sizeof(T));
+    const T value = load_as<T>(from + i * sizeof(T));
     any |= bad(value);
     out[i] = static_cast<int32_t>(value);
   }
   if (!any) return -1;
   for (size_t i = 0; i < out.size(); ++i)
-    if (bad(load<T>(from + i * sizeof(T)))) return static_cast<int64_t>(i);
+    if (bad(load_as<T>(from + i * sizeof(T)))) return static_cast<int64_t>(i);
   return -1;
 }
 
@@ -87,7 +80,7 @@ bool find_element(std::string_view name, Element& type) {
 
 int64_t Elements::at(int64_t i) const {
   return with_type(type, [&](auto zero) {
-    return static_cast<int64_t>(load<decltype(zero)>(data + i * static_cast<int64_t>(sizeof(zero))));
+    return static_cast<int64_t>(load_as<decltype(zero)>(data + i * static_cast<int64_t>(sizeof(zero))));
   });
 }
 

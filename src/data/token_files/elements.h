@@ -16,6 +16,14 @@ std::string_view name_of(Element type);                   // numpy's: "uint16"
 bool find_element(std::string_view name, Element& type);  // by numpy's name
 inline bool is_float(Element type) { return type >= Element::kF16; }
 
+// What stands at any address.
+template <class T>
+T load_as(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof(T));
+  return value;
+}
+
 // A view of `count` elements; at() is for whole numbers alone.
 struct Elements {
   const std::byte* data = nullptr;

@@ -14,13 +14,6 @@ constexpr size_t kLlmcHeader = 256 * 4;
 constexpr std::string_view kMegatronMagic("MMIDIDX\0\0", 9);
 constexpr size_t kMegatronHeader = 9 + 8 + 1 + 8 + 8;
 
-template <class T>
-T load(const std::byte* at) {
-  T value;
-  std::memcpy(&value, at, sizeof(T));
-  return value;
-}
-
 struct LlmcRow {
   int32_t magic, version;
   Element element;
@@ -47,7 +40,7 @@ constexpr struct {
 std::string_view recognise(std::string_view head) {
   if (head.size() >= 4)
     for (const LlmcRow& row : kLlmc)
-      if (load<int32_t>(reinterpret_cast<const std::byte*>(head.data())) == row.magic)
+      if (load_as<int32_t>(reinterpret_cast<const std::byte*>(head.data())) == row.magic)
         return row.what.empty() ? "a file of llm.c (data.format: llmc)" : row.what;
   if (head.starts_with(kMegatronMagic)) return "a Megatron index (data.format: megatron)";
   const Foreign kind = recognise_foreign(head);
@@ -85,7 +78,7 @@ void open_llmc(TokenFile& file, const TokenOptions& options) {
   const std::span<const std::byte> bytes = file.data.bytes();
   if (bytes.size() < kLlmcHeader)
     fail(Exit::kInput, "{}: has {} bytes, the header of llm.c takes {}", file.name, bytes.size(), kLlmcHeader);
-  const auto magic = load<int32_t>(bytes.data()), version = load<int32_t>(bytes.data() + 4);
+  const auto magic = load_as<int32_t>(bytes.data()), version = load_as<int32_t>(bytes.data() + 4);
   const LlmcRow* found = nullptr;
   for (const LlmcRow& row : kLlmc) {
     if (row.magic != magic) continue;
@@ -95,7 +88,7 @@ void open_llmc(TokenFile& file, const TokenOptions& options) {
     found = &row;
   }
   if (found == nullptr) fail(Exit::kInput, "{}: magic {}, expected 20240520 or 20240801 (llm.c)", file.name, magic);
-  const int64_t tokens = load<int32_t>(bytes.data() + 8);
+  const int64_t tokens = load_as<int32_t>(bytes.data() + 8);
   set_tokens(file, found->element, kLlmcHeader);
   if (tokens != file.tokens.count)
     fail(Exit::kInput, "{}: the header says {} tokens, the file holds {}", file.name, tokens, file.tokens.count);
@@ -108,8 +101,8 @@ void check_megatron_lists(const TokenFile& file, const std::byte* lengths) {
   const int64_t width = bytes_of(file.tokens.type);
   int64_t expected = 0;
   for (int64_t i = 0; i < file.sequences; ++i) {
-    const auto length = load<int32_t>(lengths + 4 * i);
-    const auto pointer = load<int64_t>(file.pointers + 8 * i);
+    const auto length = load_as<int32_t>(lengths + 4 * i);
+    const auto pointer = load_as<int64_t>(file.pointers + 8 * i);
     if (length < 0) fail(Exit::kInput, "{}: sequence {} has a length of {}", name, i, length);
     if (pointer != expected)
       fail(Exit::kInput, "{}: sequence {} begins at byte {}, expected {}: sequences lie end to end", name, i, pointer,
@@ -124,7 +117,7 @@ void check_megatron_lists(const TokenFile& file, const std::byte* lengths) {
          file.tokens.count * width);
   int64_t last = 0;
   for (int64_t i = 0; i <= file.documents; ++i) {
-    const auto sequence = load<int64_t>(file.document_indices + 8 * i);
+    const auto sequence = load_as<int64_t>(file.document_indices + 8 * i);
     const bool ok = i == 0 ? sequence == 0 : sequence >= last && sequence <= file.sequences;
     if (!ok)
       fail(Exit::kInput, "{}: document {} begins at sequence {}, expected {}", name, i, sequence,
@@ -142,7 +135,7 @@ void open_megatron(TokenFile& file, const TokenOptions& options) {
     fail(Exit::kInput, "{}: does not begin with MMIDIDX, expected an index of Megatron-LM", name);
   if (bytes.size() < kMegatronHeader)
     fail(Exit::kInput, "{}: has {} bytes, its header takes {}", name, bytes.size(), kMegatronHeader);
-  if (const auto version = load<uint64_t>(bytes.data() + 9); version != 1)
+  if (const auto version = load_as<uint64_t>(bytes.data() + 9); version != 1)
     fail(Exit::kInput, "{}: version {}, expected 1", name, version);
   const auto code = static_cast<uint8_t>(bytes[17]);
   Element element = Element::kF64;
@@ -151,7 +144,7 @@ void open_megatron(TokenFile& file, const TokenOptions& options) {
     if (row.code == code) element = row.element, known = true;
   if (!known || is_float(element))
     fail(Exit::kInput, "{}: dtype code {}, expected whole numbers (1 to 5, 8)", name, code);
-  const auto sequences = load<uint64_t>(bytes.data() + 18), documents = load<uint64_t>(bytes.data() + 26);
+  const auto sequences = load_as<uint64_t>(bytes.data() + 18), documents = load_as<uint64_t>(bytes.data() + 26);
   // 12 bytes a sequence, 8 a document and perhaps a mode byte a sequence fill the file.
   const uint64_t rest = bytes.size() - kMegatronHeader;
   if (sequences > rest / 12 || documents > rest / 8)
@@ -177,8 +170,8 @@ void open_megatron(TokenFile& file, const TokenOptions& options) {
 }  // namespace
 
 int64_t TokenFile::document_begin(int64_t document) const {
-  const auto sequence = load<int64_t>(document_indices + 8 * document);
-  return sequence == sequences ? tokens.count : load<int64_t>(pointers + 8 * sequence) / bytes_of(tokens.type);
+  const auto sequence = load_as<int64_t>(document_indices + 8 * document);
+  return sequence == sequences ? tokens.count : load_as<int64_t>(pointers + 8 * sequence) / bytes_of(tokens.type);
 }
 
 Element token_element(const std::string& token_dtype, Element automatic) {

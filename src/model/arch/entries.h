@@ -5,10 +5,18 @@
 
 namespace mantissa {
 
-ArchEntry gpt2_entry();
-ArchEntry llama_entry();
-ArchEntry qwen2_entry();
-ArchEntry qwen3_entry();
+namespace gpt2_arch {
+ArchEntry entry();
+}
+namespace llama_arch {
+ArchEntry entry();
+}
+namespace qwen2_arch {
+ArchEntry entry();
+}
+namespace qwen3_arch {
+ArchEntry entry();
+}
 
 // What transformers takes for a key that config.json leaves out; 0: num_key_value_heads as many as heads, head_dim
 // hidden_size / heads.

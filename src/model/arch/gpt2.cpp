@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "model/arch/entries.h"
 
-namespace mantissa {
+namespace mantissa::gpt2_arch {
 namespace {
 
 constexpr ArchTraits kTraits = {.norm = NormKind::kLayer,
@@ -97,6 +97,6 @@ std::vector<ParamSpec> params(const ModelConfig& c) {
 
 }  // namespace
 
-ArchEntry gpt2_entry() { return {"gpt2", "GPT2LMHeadModel", kTraits, from_hf, params, to_hf}; }
+ArchEntry entry() { return {"gpt2", "GPT2LMHeadModel", kTraits, from_hf, params, to_hf}; }
 
-}  // namespace mantissa
+}  // namespace mantissa::gpt2_arch

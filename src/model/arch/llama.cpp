@@ -3,7 +3,7 @@
 
 #include "model/arch/entries.h"
 
-namespace mantissa {
+namespace mantissa::llama_arch {
 namespace {
 
 constexpr ArchTraits kTraits = ArchTraits{.free_head_dim = true};
@@ -24,6 +24,6 @@ std::vector<ParamSpec> params(const ModelConfig& config) { return rotary_params(
 
 }  // namespace
 
-ArchEntry llama_entry() { return {"llama", "LlamaForCausalLM", kTraits, from_hf, params, to_hf}; }
+ArchEntry entry() { return {"llama", "LlamaForCausalLM", kTraits, from_hf, params, to_hf}; }
 
-}  // namespace mantissa
+}  // namespace mantissa::llama_arch

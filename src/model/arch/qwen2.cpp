@@ -3,7 +3,7 @@
 
 #include "model/arch/entries.h"
 
-namespace mantissa {
+namespace mantissa::qwen2_arch {
 namespace {
 
 constexpr ArchTraits kTraits = ArchTraits{.qkv_bias = true};
@@ -23,6 +23,6 @@ std::vector<ParamSpec> params(const ModelConfig& config) { return rotary_params(
 
 }  // namespace
 
-ArchEntry qwen2_entry() { return {"qwen2", "Qwen2ForCausalLM", kTraits, from_hf, params, to_hf}; }
+ArchEntry entry() { return {"qwen2", "Qwen2ForCausalLM", kTraits, from_hf, params, to_hf}; }
 
-}  // namespace mantissa
+}  // namespace mantissa::qwen2_arch

@@ -3,7 +3,7 @@
 
 #include "model/arch/entries.h"
 
-namespace mantissa {
+namespace mantissa::qwen3_arch {
 namespace {
 
 constexpr ArchTraits kTraits = ArchTraits{.qk_norm = true, .free_head_dim = true};
@@ -27,6 +27,6 @@ std::vector<ParamSpec> params(const ModelConfig& config) { return rotary_params(
 
 }  // namespace
 
-ArchEntry qwen3_entry() { return {"qwen3", "Qwen3ForCausalLM", kTraits, from_hf, params, to_hf}; }
+ArchEntry entry() { return {"qwen3", "Qwen3ForCausalLM", kTraits, from_hf, params, to_hf}; }
 
-}  // namespace mantissa
+}  // namespace mantissa::qwen3_arch

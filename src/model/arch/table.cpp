@@ -5,7 +5,8 @@
 namespace mantissa {
 
 const std::vector<ArchEntry>& arch_table() {
-  static const std::vector<ArchEntry> table = {gpt2_entry(), llama_entry(), qwen2_entry(), qwen3_entry()};
+  static const std::vector<ArchEntry> table = {gpt2_arch::entry(), llama_arch::entry(), qwen2_arch::entry(),
+                                               qwen3_arch::entry()};
   return table;
 }
 
