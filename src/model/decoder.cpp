@@ -40,7 +40,7 @@ void check_layer(const PrecisionConfig& precision, const ModelConfig& model, con
   const RecipePath path = recipe.path({.gpu = on_gpu});
   if (path.path == Path::kRefused)
     fail(Exit::kUnavailable, "{}: recipe {} {}", linear.name(), recipe.name, path.refusal);
-  recipe.check(precision.options, {linear.name(), linear.out_features(), linear.in_features(), 0}, m);
+  recipe.check({linear.name(), linear.out_features(), linear.in_features(), 0}, m);
 }
 
 // The first columns of the logits in a device's memory, as F32 in host memory.

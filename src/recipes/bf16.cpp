@@ -8,18 +8,13 @@ namespace mantissa::bf16_recipe {
 namespace {
 
 OperandSpec spec(const RecipeOptions&, Role) { return {}; }
-void check_site(const RecipeOptions&, const LinearSite&, int64_t) {}
-std::unique_ptr<LinearRecipe> make(const RecipeOptions&, const LinearSite& site) {
-  return make_plain_linear("bf16", DType::kBF16, site);
-}
 
 }  // namespace
 
 RecipeEntry entry() {
   return {.name = "bf16",
           .spec = spec,
-          .check = check_site,
-          .make = make,
+          .layer = make_plain_linear,
           .path = path_of_plain,
           .bits = 16,
           .compute = DType::kBF16,

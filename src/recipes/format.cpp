@@ -31,19 +31,19 @@ bool same_codes(const OperandSpec& spec) {
          spec.rowwise->blocking != Blocking::kRow && !spec.rowwise->stochastic;
 }
 
-void check_dimensions(const char* recipe, const LinearSite& site, int64_t m, const DimensionRule& rule) {
-  const auto feature = [&](const char* what, int64_t found, int64_t multiple) {
-    if (found % multiple != 0)
-      fail(Exit::kUsage, "{}: {} has {} {}, expected a multiple of {}; give it recipe bf16 in precision.rules", recipe,
-           site.name, what, found, multiple);
+void RecipeEntry::check(const LinearSite& site, int64_t m) const {
+  const auto feature = [&](const char* what, int64_t found, int64_t divisor) {
+    if (found % divisor != 0)
+      fail(Exit::kUsage, "{}: {} has {} {}, expected a multiple of {}; give it recipe bf16 in precision.rules", name,
+           site.name, what, found, divisor);
   };
-  feature("in_features", site.k, rule.in_features);
-  feature("out_features", site.n, rule.out_features);
-  if (m % rule.tokens != 0)
+  feature("in_features", site.k, dimensions.in_features);
+  feature("out_features", site.n, dimensions.out_features);
+  if (m % dimensions.tokens != 0)
     fail(Exit::kUsage,
          "{}: {} gets {} tokens a micro-batch, expected a multiple of {}; change data.sequence_length or "
          "batch.micro_batch",
-         recipe, site.name, m, rule.tokens);
+         name, site.name, m, dimensions.tokens);
 }
 
 std::string str(const QuantFormat& format) {

@@ -23,13 +23,6 @@ bool same_codes(const OperandSpec& spec);
 RecipePath path_of_plain(const RecipeTarget& target);
 RecipePath path_of_quantized(const RecipeTarget& target);
 
-// What the dimensions of a layer must be multiples of.
-struct DimensionRule {
-  int64_t tokens = 1, out_features = 1, in_features = 1;
-};
-// docs/recipes.md, "Dimensions"; FP8 with one scale or 128-blocks: tokens and out_features % 8, in_features % 16.
+// FP8 with one scale or 128-blocks: tokens and out_features % 8, in_features % 16.
 inline constexpr DimensionRule kFp8Dimensions{.tokens = 8, .out_features = 8, .in_features = 16};
-// Throws Exit::kUsage naming the layer, what was found and expected, and the way out.
-void check_dimensions(const char* recipe, const LinearSite& site, int64_t m, const DimensionRule& rule);
-
 }  // namespace mantissa

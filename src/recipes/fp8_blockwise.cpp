@@ -8,8 +8,6 @@
 namespace mantissa::fp8_blockwise_recipe {
 namespace {
 
-constexpr const char* kName = "fp8-blockwise";
-
 OperandSpec spec(const RecipeOptions& options, Role role) {
   return both_copies({.element = fp8_element(options, role, "e4m3"),
                       .rule = fp32_scale_rule(options, "pow2"),
@@ -17,27 +15,16 @@ OperandSpec spec(const RecipeOptions& options, Role role) {
                       .block = 128});
 }
 
-void check_site(const RecipeOptions&, const LinearSite& site, int64_t m) {
-  check_dimensions(kName, site, m, kFp8Dimensions);
-}
-
-std::unique_ptr<LinearRecipe> make(const RecipeOptions& options, const LinearSite& site) {
-  return std::make_unique<QuantizedLinear>(kName, site, formats_of(spec, options));
-}
-
 }  // namespace
 
 RecipeEntry entry() {
-  return {.name = kName,
-          .spec = spec,
-          .check = check_site,
-          .make = make,
-          .path = path_of_quantized,
-          .bits = 8,
-          .compute = DType::kBF16,
-          .options = {"format", "scales"},
-          .multiple = 1,
-          .summary = "FP8, scales per 1x128 (activations) and 128x128 (weights)"};
+  return quantized_entry({.name = "fp8-blockwise",
+                          .spec = spec,
+                          .dimensions = kFp8Dimensions,
+                          .bits = 8,
+                          .options = {"format", "scales"},
+                          .multiple = 1,
+                          .summary = "FP8, scales per 1x128 (activations) and 128x128 (weights)"});
 }
 
 }  // namespace mantissa::fp8_blockwise_recipe

@@ -8,7 +8,6 @@
 namespace mantissa::mxfp8_recipe {
 namespace {
 
-constexpr const char* kName = "mxfp8";
 constexpr int kBlock = 32;
 
 OperandSpec spec(const RecipeOptions& options, Role role) {
@@ -19,27 +18,16 @@ OperandSpec spec(const RecipeOptions& options, Role role) {
                       .block = kBlock});
 }
 
-void check_site(const RecipeOptions&, const LinearSite& site, int64_t m) {
-  check_dimensions(kName, site, m, {.tokens = kBlock, .out_features = kBlock, .in_features = kBlock});
-}
-
-std::unique_ptr<LinearRecipe> make(const RecipeOptions& options, const LinearSite& site) {
-  return std::make_unique<QuantizedLinear>(kName, site, formats_of(spec, options));
-}
-
 }  // namespace
 
 RecipeEntry entry() {
-  return {.name = kName,
-          .spec = spec,
-          .check = check_site,
-          .make = make,
-          .path = path_of_quantized,
-          .bits = 8,
-          .compute = DType::kBF16,
-          .options = {"format", "enable_2d_quantization"},
-          .multiple = kBlock,
-          .summary = "FP8, a power-of-two scale per 32 elements"};
+  return quantized_entry({.name = "mxfp8",
+                          .spec = spec,
+                          .dimensions = {.tokens = kBlock, .out_features = kBlock, .in_features = kBlock},
+                          .bits = 8,
+                          .options = {"format", "enable_2d_quantization"},
+                          .multiple = kBlock,
+                          .summary = "FP8, a power-of-two scale per 32 elements"});
 }
 
 }  // namespace mantissa::mxfp8_recipe

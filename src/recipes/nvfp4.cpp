@@ -9,7 +9,6 @@
 namespace mantissa::nvfp4_recipe {
 namespace {
 
-constexpr const char* kName = "nvfp4";
 constexpr int kBlock = 16;
 
 OperandSpec spec(const RecipeOptions& options, Role role) {
@@ -24,28 +23,20 @@ OperandSpec spec(const RecipeOptions& options, Role role) {
   return copies;
 }
 
-void check_site(const RecipeOptions&, const LinearSite& site, int64_t m) {
-  check_dimensions(kName, site, m, {.tokens = kBlock, .out_features = kBlock, .in_features = kBlock});
-}
-
-std::unique_ptr<LinearRecipe> make(const RecipeOptions& options, const LinearSite& site) {
-  const ProducerRule producers = options.disable_rht ? ProducerRule::kActivationAmax : ProducerRule::kRounded;
-  return std::make_unique<QuantizedLinear>(kName, site, formats_of(spec, options, producers));
-}
-
 }  // namespace
 
 RecipeEntry entry() {
-  return {.name = kName,
-          .spec = spec,
-          .check = check_site,
-          .make = make,
-          .path = path_of_quantized,
-          .bits = 4,
-          .compute = DType::kBF16,
-          .options = {"disable_rht", "disable_stochastic_rounding", "disable_2d_quantization"},
-          .multiple = kBlock,
-          .summary = "FP4, E4M3 scales per 16 elements, stochastic gradients, rotated wgrad"};
+  return quantized_entry({.name = "nvfp4",
+                          .spec = spec,
+                          .producers =
+                              [](const RecipeOptions& options) {
+                                return options.disable_rht ? ProducerRule::kActivationAmax : ProducerRule::kRounded;
+                              },
+                          .dimensions = {.tokens = kBlock, .out_features = kBlock, .in_features = kBlock},
+                          .bits = 4,
+                          .options = {"disable_rht", "disable_stochastic_rounding", "disable_2d_quantization"},
+                          .multiple = kBlock,
+                          .summary = "FP4, E4M3 scales per 16 elements, stochastic gradients, rotated wgrad"});
 }
 
 }  // namespace mantissa::nvfp4_recipe

@@ -47,8 +47,9 @@ class PlainLinear final : public LinearRecipe {
 
 }  // namespace
 
-std::unique_ptr<LinearRecipe> make_plain_linear(const char* recipe, DType compute, const LinearSite& site) {
-  return std::make_unique<PlainLinear>(recipe, compute, site);
+std::unique_ptr<LinearRecipe> make_plain_linear(const RecipeEntry& entry, const RecipeOptions&,
+                                                const LinearSite& site) {
+  return std::make_unique<PlainLinear>(entry.name, entry.compute, site);
 }
 
 }  // namespace mantissa

@@ -5,7 +5,8 @@
 
 namespace mantissa {
 
-// `compute`: dtype that the weight must have (BF16, or F32 for recipe fp32).
-std::unique_ptr<LinearRecipe> make_plain_linear(const char* recipe, DType compute, const LinearSite& site);
+// RecipeEntry::layer; the weight must have the entry's compute dtype.
+std::unique_ptr<LinearRecipe> make_plain_linear(const RecipeEntry& entry, const RecipeOptions& options,
+                                                const LinearSite& site);
 
 }  // namespace mantissa

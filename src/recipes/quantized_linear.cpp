@@ -13,19 +13,24 @@ GemmSide along_columns(const Operand& x) {
 
 }  // namespace
 
-QuantizedLinear::QuantizedLinear(const char* recipe, const LinearSite& site, const LinearFormats& formats)
-    : recipe_(recipe), site_(site), formats_(formats) {}
+QuantizedLinear::QuantizedLinear(const RecipeEntry& entry, const RecipeOptions& options, const LinearSite& site)
+    : recipe_(entry.name),
+      site_(site),
+      input_(entry.spec(options, Role::kInput)),
+      weight_spec_(entry.spec(options, Role::kWeight)),
+      grad_(entry.spec(options, Role::kGrad)),
+      producers_(entry.producers ? entry.producers(options) : ProducerRule::kRounded) {}
 
 OperandSpec QuantizedLinear::stored(OperandSpec spec, Producer producer) const {
   if (same_codes(spec)) spec.columnwise.reset();
   const bool activation = producer == Producer::kActivation;
-  spec.unrounded = formats_.producers == ProducerRule::kUnrounded && producer != Producer::kPlain;
-  spec.amax_before_rounding = formats_.producers == ProducerRule::kActivationAmax && activation;
+  spec.unrounded = producers_ == ProducerRule::kUnrounded && producer != Producer::kPlain;
+  spec.amax_before_rounding = producers_ == ProducerRule::kActivationAmax && activation;
   return spec;
 }
 
 void QuantizedLinear::allocate(Arena& arena) {
-  weight_ = arena.operand("quantized weights", stored(formats_.weight, Producer::kPlain), site_.n, site_.k);
+  weight_ = arena.operand("quantized weights", stored(weight_spec_, Producer::kPlain), site_.n, site_.k);
   weight_.tensor_id = site_.tensor_id + 1;
 }
 
@@ -53,7 +58,18 @@ RecipeInfo QuantizedLinear::info() const {
     const std::string rows = str(*spec.rowwise), columns = str(*spec.columnwise);
     return rows == columns ? rows : fmt::format("{} (columns {})", rows, columns);
   };
-  return {.name = recipe_, .input = both(formats_.input), .weight = both(formats_.weight), .grad = both(formats_.grad)};
+  return {.name = recipe_, .input = both(input_), .weight = both(weight_spec_), .grad = both(grad_)};
+}
+
+RecipeEntry quantized_entry(RecipeEntry row) {
+  if (!row.layer)
+    row.layer = [](const RecipeEntry& entry, const RecipeOptions& options,
+                   const LinearSite& site) -> std::unique_ptr<LinearRecipe> {
+      return std::make_unique<QuantizedLinear>(entry, options, site);
+    };
+  row.path = path_of_quantized;
+  row.compute = DType::kBF16;
+  return row;
 }
 
 }  // namespace mantissa

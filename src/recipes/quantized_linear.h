@@ -10,34 +10,12 @@
 
 namespace mantissa {
 
-// What a fused producer hands to the cast (docs/numerics.md, "Producers").
-enum class ProducerRule : uint8_t {
-  kRounded,         // the BF16 value, always
-  kActivationAmax,  // the BF16 value; activations take the amax before rounding
-  kUnrounded,       // norms in scope +norm and activations hand over the FP32 value
-};
-
-// The formats of one layer, both copies each.
-struct LinearFormats {
-  OperandSpec input, weight, grad;
-  ProducerRule producers = ProducerRule::kRounded;
-};
-
-// What a recipe's `spec` gives each role.
-inline LinearFormats formats_of(OperandSpec (*spec)(const RecipeOptions&, Role), const RecipeOptions& options,
-                                ProducerRule producers = ProducerRule::kRounded) {
-  return {.input = spec(options, Role::kInput),
-          .weight = spec(options, Role::kWeight),
-          .grad = spec(options, Role::kGrad),
-          .producers = producers};
-}
-
 class QuantizedLinear : public LinearRecipe {
  public:
-  QuantizedLinear(const char* recipe, const LinearSite& site, const LinearFormats& formats);
+  QuantizedLinear(const RecipeEntry& entry, const RecipeOptions& options, const LinearSite& site);
 
-  OperandSpec input_spec(Producer producer) const override { return stored(formats_.input, producer); }
-  OperandSpec grad_spec(Producer producer) const override { return stored(formats_.grad, producer); }
+  OperandSpec input_spec(Producer producer) const override { return stored(input_, producer); }
+  OperandSpec grad_spec(Producer producer) const override { return stored(grad_, producer); }
   void allocate(Arena& arena) override;
   void bind_input(Operand& x) const override { x.tensor_id = site_.tensor_id; }
   void bind_grad(Operand& dy) const override { dy.tensor_id = site_.tensor_id + 2; }
@@ -57,8 +35,12 @@ class QuantizedLinear : public LinearRecipe {
 
   const char* recipe_;
   LinearSite site_;
-  LinearFormats formats_;
+  OperandSpec input_, weight_spec_, grad_;  // both copies each
+  ProducerRule producers_;
   Operand weight_;  // forms of w[N,K]
 };
+
+// The row of a recipe whose layers are QuantizedLinear, or what `row.layer` makes of it: emulated, in BF16.
+RecipeEntry quantized_entry(RecipeEntry row);
 
 }  // namespace mantissa

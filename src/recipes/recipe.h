@@ -116,16 +116,29 @@ struct RecipePath {
   const char* refusal = "";  // kRefused: why, behind "recipe NAME "
 };
 
+// What a fused producer hands to the cast (docs/numerics.md, "Producers").
+enum class ProducerRule : uint8_t {
+  kRounded,         // the BF16 value, always
+  kActivationAmax,  // the BF16 value; activations take the amax before rounding
+  kUnrounded,       // norms in scope +norm and activations hand over the FP32 value
+};
+
+// What the dimensions of a layer must be multiples of.
+struct DimensionRule {
+  int64_t tokens = 1, out_features = 1, in_features = 1;
+};
+
 // One row per recipe.
 struct RecipeEntry {
   const char* name;
   // Both copies of a tensor in full, as the recipe defines them (`quantize` writes these); empty forms for bf16 and
   // fp32. A layer may store less: see LinearRecipe::input_spec().
   OperandSpec (*spec)(const RecipeOptions& options, Role role);
-  // Throws Exit::kUsage when the layer's dimensions or the options cannot be taken; m = tokens of a micro-batch.
-  void (*check)(const RecipeOptions& options, const LinearSite& site, int64_t m);
-  std::unique_ptr<LinearRecipe> (*make)(const RecipeOptions& options, const LinearSite& site);
+  std::unique_ptr<LinearRecipe> (*layer)(const RecipeEntry& entry, const RecipeOptions& options,
+                                         const LinearSite& site);
+  ProducerRule (*producers)(const RecipeOptions& options);  // null: kRounded
   RecipePath (*path)(const RecipeTarget& target);
+  DimensionRule dimensions;  // docs/recipes.md, "Dimensions"
   // Bits of the GEMM format: 32, 16, 8, 4, for floors and tables alone: what a recipe can do, path(), quantizes() and
   // full_precision() say.
   int bits;
@@ -137,6 +150,12 @@ struct RecipeEntry {
   int64_t multiple;
   const char* summary;
 
+  std::unique_ptr<LinearRecipe> make(const RecipeOptions& with, const LinearSite& site) const {
+    return layer(*this, with, site);
+  }
+  // Throws Exit::kUsage naming the layer, what was found and expected, and the way out, where its dimensions cannot be
+  // taken; m = tokens of a micro-batch.
+  void check(const LinearSite& site, int64_t m) const;
   // Whether its products take codes, so that operands have forms and quantization errors.
   bool quantizes() const { return spec({}, Role::kInput).rowwise.has_value(); }
   // Whether weights, activations and products are FP32, which nothing can be mixed with.

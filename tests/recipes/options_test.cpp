@@ -73,7 +73,7 @@ TEST(Producers, HandOverWhatTransformerEngineQuantizes) {
 TEST(Dimensions, AreRefusedByLayerName) {
   const auto check = [](const char* recipe, int64_t m, int64_t n, int64_t k) {
     return message_of(
-        [&] { find_recipe(recipe).check({}, {.name = "layers.0.mlp.down_proj", .n = n, .k = k, .tensor_id = 0}, m); });
+        [&] { find_recipe(recipe).check({.name = "layers.0.mlp.down_proj", .n = n, .k = k, .tensor_id = 0}, m); });
   };
   EXPECT_EQ(check("nvfp4", 64, 64, 100),
             "nvfp4: layers.0.mlp.down_proj has in_features 100, expected a multiple of 16; give it recipe bf16 in "

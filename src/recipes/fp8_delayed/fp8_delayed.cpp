@@ -11,8 +11,6 @@
 namespace mantissa::fp8_delayed_recipe {
 namespace {
 
-constexpr const char* kName = "fp8-delayed";
-
 OperandSpec spec(const RecipeOptions& options, Role role) {
   return both_copies(
       {.element = fp8_element(options, role, "hybrid"), .rule = ScaleRule::kGiven, .blocking = Blocking::kTensor});
@@ -27,8 +25,8 @@ DelayedRule rule_for(const RecipeOptions& options, Role role) {
 
 class DelayedLinear final : public QuantizedLinear {
  public:
-  DelayedLinear(const RecipeOptions& options, const LinearSite& site, const LinearFormats& formats)
-      : QuantizedLinear(kName, site, formats),
+  DelayedLinear(const RecipeEntry& entry, const RecipeOptions& options, const LinearSite& site)
+      : QuantizedLinear(entry, options, site),
         forward_(rule_for(options, Role::kInput), 2),
         backward_(rule_for(options, Role::kGrad), 1) {}
 
@@ -86,27 +84,22 @@ class DelayedLinear final : public QuantizedLinear {
   DelayedScaling forward_, backward_;
 };
 
-void check_site(const RecipeOptions&, const LinearSite& site, int64_t m) {
-  check_dimensions(kName, site, m, kFp8Dimensions);
-}
-
-std::unique_ptr<LinearRecipe> make(const RecipeOptions& options, const LinearSite& site) {
-  return std::make_unique<DelayedLinear>(options, site, formats_of(spec, options, ProducerRule::kUnrounded));
+std::unique_ptr<LinearRecipe> make(const RecipeEntry& entry, const RecipeOptions& options, const LinearSite& site) {
+  return std::make_unique<DelayedLinear>(entry, options, site);
 }
 
 }  // namespace
 
 RecipeEntry entry() {
-  return {.name = kName,
-          .spec = spec,
-          .check = check_site,
-          .make = make,
-          .path = path_of_quantized,
-          .bits = 8,
-          .compute = DType::kBF16,
-          .options = {"format", "margin", "amax_history_len", "amax_compute_algo"},
-          .multiple = 1,
-          .summary = "FP8, one scale a tensor from past amaxes"};
+  return quantized_entry({.name = "fp8-delayed",
+                          .spec = spec,
+                          .layer = make,
+                          .producers = [](const RecipeOptions&) { return ProducerRule::kUnrounded; },
+                          .dimensions = kFp8Dimensions,
+                          .bits = 8,
+                          .options = {"format", "margin", "amax_history_len", "amax_compute_algo"},
+                          .multiple = 1,
+                          .summary = "FP8, one scale a tensor from past amaxes"});
 }
 
 }  // namespace mantissa::fp8_delayed_recipe
