@@ -13,7 +13,8 @@
 namespace mantissa {
 namespace {
 
-void check_param(const char* op, const AdamwParam& p, bool stochastic) {
+void check_param(const AdamwParam& p, bool stochastic) {
+  constexpr const char* op = "adamw_update";
   const Shape& shape = p.param.shape;
   expect_float(op, "param", p.param, shape, "any shape");
   expect_float(op, "grad", p.grad, shape, "shape of param");
@@ -70,19 +71,9 @@ AdamwFactors::AdamwFactors(const AdamwStep& step)
       sqrt_correction2(static_cast<float>(std::sqrt(1 - std::pow(double{step.beta2}, static_cast<double>(step.t))))),
       eps(step.eps) {}
 
-int64_t adamw(Exec& exec, Tensor param, Tensor copy, ConstTensor grad, Tensor m, Tensor v, const AdamwStep& step,
-              bool stochastic, uint32_t tensor_id) {
-  check(!exec.device(), "adamw: on a GPU only adamw_update is there");
-  expect_float("adamw", "m", m, param.shape, "shape of param");
-  const AdamwParam p{.param = param, .copy = copy, .grad = grad, .m = m, .v = v, .id = tensor_id};
-  check_param("adamw", p, stochastic);
-  check(step.t >= 1, "adamw: step is {}, expected 1 or more", step.t);
-  return update_on_cpu(exec, p, step, stochastic);
-}
-
 void adamw_update(Exec& exec, AdamwOutcome* outcome, std::span<const AdamwParam> params, const AdamwStep& step,
                   double max_norm, bool stochastic) {
-  for (const AdamwParam& p : params) check_param("adamw_update", p, stochastic);
+  for (const AdamwParam& p : params) check_param(p, stochastic);
   check(step.t >= 1, "adamw_update: step is {}, expected 1 or more", step.t);
   if (exec.device()) return exec.gpu().adamw_update(exec, outcome, params, step, max_norm, stochastic);
   double sum = 0;

@@ -13,14 +13,6 @@ struct AdamwStep {
   int64_t t = 1;         // 1-based step of the bias corrections
 };
 
-// FP32 arithmetic in PyTorch's order: p -= lr wd p; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g²;
-// p -= lr / (1-b1^t) * m / (sqrt(v) / sqrt(1-b2^t) + eps), g = grad_scale * grad.
-// param: F32 master or BF16 weight; copy: optional BF16 compute copy, rounded to nearest. m, v: F32 or BF16.
-// A BF16 param is rounded to nearest, or stochastically (`stochastic`) with 16 bits a draw from key(tensor, update).
-// Returns how many elements of a BF16 param had a non-zero update and did not move.
-int64_t adamw(Exec& exec, Tensor param, Tensor copy, ConstTensor grad, Tensor m, Tensor v, const AdamwStep& step,
-              bool stochastic, uint32_t tensor_id);
-
 // A step's numbers as every kernel takes them: computed in double, rounded once.
 struct AdamwFactors {
   float decay;  // lr * weight_decay
@@ -48,10 +40,13 @@ struct AdamwOutcome {
 };
 
 // Gradient norm over all parameters (double, one fixed order), clipping (torch.nn.utils.clip_grad_norm_: grads are
-// scaled by min(1, max_norm / (norm + 1e-6)); max_norm 0: off), then adamw() on each; step.grad_scale multiplies what
-// clipping gives, step.weight_decay enters where the parameter decays. Where the norm is not finite nothing moves.
-// `outcome`, in exec's memory, is overwritten; no host read happens. On a GPU the squares are summed in FP32 over eight
-// elements, then in double; the rows of `params` are copied in, so the call is not to be captured.
+// scaled by min(1, max_norm / (norm + 1e-6)); max_norm 0: off), then for each in FP32 arithmetic, in PyTorch's order:
+// p -= lr wd p; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g²; p -= lr / (1-b1^t) * m / (sqrt(v) / sqrt(1-b2^t) + eps),
+// g = grad_scale * grad. A BF16 param is rounded to nearest, or stochastically (`stochastic`) with 16 bits a draw from
+// key(id, update). step.grad_scale multiplies what clipping gives, step.weight_decay enters where the parameter decays.
+// Where the norm is not finite nothing moves. `outcome`, in exec's memory, is overwritten; no host read happens. On a
+// GPU the squares are summed in FP32 over eight elements, then in double; the rows of `params` are copied in, so the
+// call is not to be captured.
 void adamw_update(Exec& exec, AdamwOutcome* outcome, std::span<const AdamwParam> params, const AdamwStep& step,
                   double max_norm, bool stochastic);
 // GPU scratch that adamw_update takes at most.

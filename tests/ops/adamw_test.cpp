@@ -17,6 +17,15 @@ using namespace mantissa::test;
 constexpr AdamwStep kStep{
     .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f, .grad_scale = 0.5f, .t = 3};
 
+// adamw_update() on one parameter, without clipping: how many elements did not move.
+int64_t update_one(Exec& exec, Tensor param, Tensor copy, ConstTensor grad, Tensor m, Tensor v, const AdamwStep& step,
+                   bool stochastic, uint32_t id) {
+  AdamwOutcome outcome;
+  const AdamwParam p{.param = param, .copy = copy, .grad = grad, .m = m, .v = v, .id = id};
+  adamw_update(exec, &outcome, std::vector{p}, step, 0, stochastic);
+  return outcome.unmoved;
+}
+
 struct Problem {
   Values param, copy, grad, m, v;
 
@@ -31,7 +40,7 @@ struct Problem {
     v = Values(state_type, {n}, squares);
   }
   int64_t step(Exec& exec, const AdamwStep& step, bool stochastic, bool with_copy = true, uint32_t id = 7) {
-    return adamw(exec, param, with_copy ? copy.tensor() : Tensor(), grad, m, v, step, stochastic, id);
+    return update_one(exec, param, with_copy ? copy.tensor() : Tensor(), grad, m, v, step, stochastic, id);
   }
 };
 
@@ -304,7 +313,7 @@ TEST(AdamwUpdate, EightBitMomentsOnEveryInstructionSet) {
         Values wide_param = param, wide_m(DType::kF32, {n}, m), wide_v(DType::kF32, {n}, v);
         AdamwStep step = kStep;
         step.t = t;
-        adamw(exec, wide_param, Tensor(), grad, wide_m, wide_v, step, false, 0);
+        update_one(exec, wide_param, Tensor(), grad, wide_m, wide_v, step, false, 0);
         AdamwOutcome outcome;
         const AdamwParam p{.param = param,
                            .copy = {},
@@ -339,9 +348,9 @@ TEST(Adamw, SaysWhichArgumentDoesNotFit) {
   Exec exec;
   Problem p(DType::kF32, DType::kF32, DType::kF32, 10);
   EXPECT_EQ(error_of([&] { p.step(exec, kStep, true); }),
-            "adamw: param is f32[10], expected bf16 for stochastic rounding");
+            "adamw_update: param is f32[10], expected bf16 for stochastic rounding");
   p.v = Values(DType::kBF16, {10});
-  EXPECT_EQ(error_of([&] { p.step(exec, kStep, false); }), "adamw: v is bf16[10], expected f32[10] (as m)");
+  EXPECT_EQ(error_of([&] { p.step(exec, kStep, false); }), "adamw_update: v is bf16[10], expected f32[10] (as m)");
 }
 
 }  // namespace

@@ -93,10 +93,4 @@ inline void multiply(const TileKernel& kernel, const TileProduct& product) {
 // MANTISSA_GEMM=amx|avx512bf16|avx512|avx2|base forces one, Exit::kUnavailable if the machine lacks it.
 const TileKernel& tile_kernel(const Exec& exec, GemmMath math);
 
-// A plain row-major matrix as a side: [outer, k] or, transposed, [k, outer], `stride` elements between rows.
-constexpr GemmOperand plain_operand(const void* data, DType dtype, int64_t outer, int64_t k, int64_t stride,
-                                    bool transposed) {
-  return {data, dtype, transposed, outer, k, stride, nullptr, DType::kF32, 0, 0, 0};
-}
-
 }  // namespace mantissa
