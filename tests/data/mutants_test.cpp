@@ -5,8 +5,6 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <zlib.h>
-#include <zstd.h>
 
 #include <cstring>
 #include <ctime>
@@ -25,13 +23,16 @@
 #include "data/tokenizer/tokenizer.h"
 #include "tests/base/child_cost.h"
 #include "tests/base/support.h"
+#include "tests/data/compressed.h"
 
 namespace mantissa {
 namespace {
 
+using testing::gzip;
 using testing::kSanitized;
 using testing::mutated;
 using testing::TempFolder;
+using testing::zstd;
 
 constexpr double kSeconds = 5;
 constexpr int64_t kKibibytes = int64_t{1} << 20;
@@ -144,24 +145,6 @@ class Mutants : public ::testing::Test {
       }
       reader->finish();
     };
-  }
-  static std::string gzip(const std::string& text) {
-    std::string out(compressBound(static_cast<uLong>(text.size())) + 64, '\0');
-    z_stream stream{};
-    EXPECT_EQ(deflateInit2(&stream, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
-    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-    stream.avail_in = static_cast<uInt>(text.size());
-    stream.next_out = reinterpret_cast<Bytef*>(out.data());
-    stream.avail_out = static_cast<uInt>(out.size());
-    EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
-    out.resize(stream.total_out);
-    deflateEnd(&stream);
-    return out;
-  }
-  static std::string zstd(const std::string& text) {
-    std::string out(ZSTD_compressBound(text.size()), '\0');
-    out.resize(ZSTD_compress(out.data(), out.size(), text.data(), text.size(), 3));
-    return out;
   }
 
   void text_formats(uint32_t count);

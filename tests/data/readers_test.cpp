@@ -1,6 +1,4 @@
 #include <gtest/gtest.h>
-#include <zlib.h>
-#include <zstd.h>
 
 #include <random>
 
@@ -10,12 +8,15 @@
 #include "data/readers/readers.h"
 #include "data/record.h"
 #include "tests/base/support.h"
+#include "tests/data/compressed.h"
 
 namespace mantissa {
 namespace {
 
 using testing::error_of;
+using testing::gzip;
 using testing::TempFolder;
+using testing::zstd;
 
 // What the records of a file hold, and what finish() says of it.
 struct Read {
@@ -36,26 +37,6 @@ Read read(const std::string& path, const DataConfig& config, const RecordSpec& s
   all.files = reader->files();
   all.package = reader->package();
   return all;
-}
-
-std::string gzip(const std::string& text) {
-  z_stream stream{};
-  EXPECT_EQ(deflateInit2(&stream, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
-  std::string out(deflateBound(&stream, text.size()) + 64, '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = static_cast<uInt>(out.size());
-  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
-  out.resize(stream.total_out);
-  deflateEnd(&stream);
-  return out;
-}
-
-std::string zstd(const std::string& text) {
-  std::string out(ZSTD_compressBound(text.size()), '\0');
-  out.resize(ZSTD_compress(out.data(), out.size(), text.data(), text.size(), 3));
-  return out;
 }
 
 class ReadersTest : public ::testing::Test {

@@ -4,27 +4,17 @@
 
 #include <cmath>
 
-#include "ops/attention.h"
 #include "tests/gpu/on_device.h"
+#include "tests/ops/cached_case.h"
 
 namespace mantissa {
 namespace {
 
+using test::CachedCase;
 using GpuCachedAttention = GpuTest;
 
-struct Case {
-  const char* name;
-  HeadLayout layout;
-  int64_t tokens;
-  std::vector<int64_t> cuts;  // calls end at these tokens
-
-  Shape qkv() const { return {tokens, layout.qkv_cols()}; }
-  Shape out() const { return {tokens, layout.heads * layout.head_dim}; }
-  float scale() const { return 1.0f / std::sqrt(static_cast<float>(layout.head_dim)); }
-};
-
 // Contexts on, below and above a split of 128 positions; rows of a call on and off the blocks of 16 and 256.
-const Case kCases[] = {
+const CachedCase kCases[] = {
     {"one_token", {1, 1, 16}, 1, {}},
     {"group_1", {2, 2, 64}, 300, {1, 127, 128, 129, 256}},
     {"group_2", {4, 2, 128}, 520, {128, 384, 385}},
@@ -39,8 +29,8 @@ const Case kCases[] = {
 };
 
 // The calls [.., cuts, T) over a cache whose memory is poisoned: what no call wrote may not be read.
-std::vector<std::byte> run(Device& device, Exec& exec, const Case& c, DType dtype, const std::vector<std::byte>& values,
-                           const std::vector<int64_t>& cuts) {
+std::vector<std::byte> run(Device& device, Exec& exec, const CachedCase& c, DType dtype,
+                           const std::vector<std::byte>& values, const std::vector<int64_t>& cuts) {
   const int64_t capacity = ceil_div(c.tokens, int64_t{32}) * 32, width = ceil_div(c.layout.head_dim, int64_t{16}) * 16;
   const OnDevice keys(device, dtype, {c.layout.kv_heads, capacity / 16, c.layout.head_dim, 16});
   const OnDevice cached(device, dtype, {c.layout.kv_heads, capacity, width});
@@ -63,7 +53,7 @@ std::vector<float> floats_of(const std::vector<std::byte>& bytes, DType dtype, S
 TEST_F(GpuCachedAttention, MatchesTrainingHoweverTokensAreCut) {
   const std::vector<std::byte> poison(size_t{8} << 20, std::byte{0xff});
   device().copy_in(exec().shared_scratch(), poison.data(), static_cast<int64_t>(poison.size()));
-  for (const Case& c : kCases) {
+  for (const CachedCase& c : kCases) {
     const std::vector<float> values = random_values(c.qkv().count(), 31);
     Exec cpu;
     std::vector<float> want(static_cast<size_t>(c.out().count())), lse(static_cast<size_t>(c.layout.heads * c.tokens));
@@ -85,7 +75,7 @@ TEST_F(GpuCachedAttention, MatchesTrainingHoweverTokensAreCut) {
 }
 
 TEST_F(GpuCachedAttention, ScratchOfOneTokenSufficesAndChangesNoBit) {
-  const Case c{"", {4, 2, 64}, 300, {}};
+  const CachedCase c{"", {4, 2, 64}, 300, {}};
   const std::vector<std::byte> bytes = packed(random_values(c.qkv().count(), 32), DType::kBF16);
   Exec small(device());
   small.reserve_scratch(cached_attention_scratch_bytes(c.layout, c.tokens, 1));

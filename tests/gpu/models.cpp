@@ -1,23 +1,21 @@
 #include "tests/gpu/models.h"
 
+#include "tests/model/small_model.h"
 #include "tests/train/snapshot.h"
 
 namespace mantissa {
 
 ModelConfig small_model(const std::string& arch, int64_t vocab, int64_t head_dim) {
-  ModelConfig m;
-  m.arch = arch;
-  m.vocab_size = vocab;
-  m.hidden_size = 256;
-  m.intermediate_size = 512;
-  m.num_hidden_layers = 2;
-  m.num_attention_heads = 4;
-  m.num_key_value_heads = arch == "gpt2" ? 4 : 2;
-  m.head_dim = head_dim;
-  m.max_position_embeddings = 256;
-  m.initializer_range = 0.08;
+  ModelConfig m = test::model_of(arch, {.vocab = vocab,
+                                        .hidden = 256,
+                                        .intermediate = 512,
+                                        .layers = 2,
+                                        .heads = 4,
+                                        .kv_heads = 2,
+                                        .head_dim = head_dim,
+                                        .positions = 256,
+                                        .initializer_range = 0.08});
   m.tie_word_embeddings = arch != "llama";
-  m.resolve();
   return m;
 }
 

@@ -9,14 +9,7 @@
 namespace mantissa {
 namespace {
 
-using test::all_formats;
-using test::describe;
-using test::Matrix;
-using test::OwnedCopy;
-using test::random_matrix;
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+using namespace test;
 
 // A copy in the device's memory.
 struct DeviceCopy {

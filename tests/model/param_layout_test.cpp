@@ -3,23 +3,21 @@
 
 #include "model/arch/arch.h"
 #include "model/param.h"
+#include "tests/model/small_model.h"
 
 namespace mantissa {
 namespace {
 
 ModelConfig small_model(const std::string& arch) {
-  ModelConfig m;
-  m.arch = arch;
-  m.vocab_size = 97;
-  m.hidden_size = 24;
-  m.intermediate_size = 40;
-  m.num_hidden_layers = 3;
-  m.num_attention_heads = 3;
-  m.num_key_value_heads = arch == "gpt2" ? 3 : 1;
-  m.head_dim = 8;
-  m.max_position_embeddings = 32;
+  ModelConfig m = test::model_of(arch, {.vocab = 97,
+                                        .hidden = 24,
+                                        .intermediate = 40,
+                                        .layers = 3,
+                                        .heads = 3,
+                                        .kv_heads = 1,
+                                        .head_dim = 8,
+                                        .positions = 32});
   m.tie_word_embeddings = arch == "gpt2";
-  m.resolve();
   return m;
 }
 

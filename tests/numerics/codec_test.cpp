@@ -12,13 +12,7 @@
 namespace mantissa {
 namespace {
 
-using test::ElementFormat;
-using test::kE2M1Format;
-using test::kE4M3Format;
-using test::kE5M2Format;
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+using namespace test;
 
 float from_bits(uint32_t bits) { return std::bit_cast<float>(bits); }
 

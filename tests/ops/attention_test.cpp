@@ -12,12 +12,7 @@
 namespace mantissa {
 namespace {
 
-using test::finite_difference;
-using test::kBf16Bound;
-using test::kF32Bound;
-using test::kFiniteDifferenceBound;
-using test::random_normal;
-using test::relative_error;
+using namespace test;
 
 struct Case {
   const char* name;

@@ -4,30 +4,20 @@
 
 #include <cmath>
 
-#include "ops/attention.h"
+#include "tests/ops/cached_case.h"
 #include "tests/ops/op_values.h"
 
 namespace mantissa {
 namespace {
 
+using test::CachedCase;
 using test::error_of;
 using test::random_values;
 using test::relative_error;
 using test::Values;
 
-struct Case {
-  const char* name;
-  HeadLayout layout;
-  int64_t tokens;
-  std::vector<int64_t> cuts;  // calls end at these tokens
-
-  Shape qkv() const { return {tokens, layout.qkv_cols()}; }
-  Shape out() const { return {tokens, layout.heads * layout.head_dim}; }
-  float scale() const { return 1.0f / std::sqrt(static_cast<float>(layout.head_dim)); }
-};
-
 // Contexts on, below and above the kernel's blocks of 16 and 32 positions; groups on and off its four rows.
-const Case kCases[] = {
+const CachedCase kCases[] = {
     {"one_token", {1, 1, 16}, 1, {}},
     {"group_1", {4, 4, 64}, 33, {1, 2, 17, 32}},
     {"group_2", {4, 2, 64}, 130, {31, 64, 65, 129}},
@@ -55,7 +45,7 @@ class Cache {
   KvCache cache_;
 };
 
-Values run(Exec& exec, const Case& c, ConstTensor qkv, const std::vector<int64_t>& cuts) {
+Values run(Exec& exec, const CachedCase& c, ConstTensor qkv, const std::vector<int64_t>& cuts) {
   Cache cache(qkv.dtype, c.layout, c.tokens);
   Values out(qkv.dtype, c.out(), std::vector<float>(static_cast<size_t>(c.out().count()), NAN));
   int64_t begin = 0;
@@ -69,7 +59,7 @@ Values run(Exec& exec, const Case& c, ConstTensor qkv, const std::vector<int64_t
 }
 
 // The textbook's softmax in double.
-std::vector<double> reference_of(const Case& c, const std::vector<float>& qkv) {
+std::vector<double> reference_of(const CachedCase& c, const std::vector<float>& qkv) {
   const int64_t cols = c.layout.qkv_cols(), dim = c.layout.head_dim, heads = c.layout.heads;
   std::vector<double> out(static_cast<size_t>(c.out().count()));
   for (int64_t t = 0; t < c.tokens; ++t)
@@ -94,10 +84,10 @@ std::vector<double> reference_of(const Case& c, const std::vector<float>& qkv) {
   return out;
 }
 
-class CachedAttention : public testing::TestWithParam<Case> {};
+class CachedAttention : public testing::TestWithParam<CachedCase> {};
 
 TEST_P(CachedAttention, MatchesDoubleReferenceHoweverTokensAreCut) {
-  const Case& c = GetParam();
+  const CachedCase& c = GetParam();
   for (DType dtype : {DType::kF32, DType::kBF16}) {
     Values qkv = random_values(dtype, c.qkv(), 1);
     const std::vector<double> want = reference_of(c, qkv.floats());
@@ -119,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, CachedAttention, testing::ValuesIn(kCases),
 
 // The attention that trains, over one segment.
 TEST(CachedAttentionBesideTraining, AgreesWithinItsPrecision) {
-  const Case c{"", {4, 2, 64}, 300, {}};
+  const CachedCase c{"", {4, 2, 64}, 300, {}};
   Exec exec;
   std::vector<int32_t> segments = {0, 300};
   for (DType dtype : {DType::kF32, DType::kBF16}) {
@@ -133,7 +123,7 @@ TEST(CachedAttentionBesideTraining, AgreesWithinItsPrecision) {
 
 // What an earlier sequence left behind the context is not read, whatever it is.
 TEST(CachedAttentionReuse, IgnoresWhatLiesBehindTheContext) {
-  const Case c{"", {4, 2, 64}, 40, {}};
+  const CachedCase c{"", {4, 2, 64}, 40, {}};
   Exec exec;
   for (DType dtype : {DType::kF32, DType::kBF16}) {
     Values qkv = random_values(dtype, c.qkv(), 3), bad(dtype, c.qkv(), std::vector<float>(40 * c.qkv()[1], NAN));
@@ -147,14 +137,14 @@ TEST(CachedAttentionReuse, IgnoresWhatLiesBehindTheContext) {
 }
 
 TEST(CachedAttentionSoftmax, LargeScoresStayFinite) {
-  const Case c{"", {2, 2, 16}, 80, {}};
+  const CachedCase c{"", {2, 2, 16}, 80, {}};
   Exec exec;
   Values qkv = random_values(DType::kF32, c.qkv(), 4, 16);
   for (float x : run(exec, c, qkv, {40}).floats()) ASSERT_TRUE(std::isfinite(x) && std::abs(x) < 16 * 6);
 }
 
 TEST(CachedAttentionThreads, GiveTheSameBits) {
-  const Case c{"", {6, 3, 32}, 90, {50}};
+  const CachedCase c{"", {6, 3, 32}, 90, {50}};
   Values qkv = random_values(DType::kBF16, c.qkv(), 5);
   const auto with = [&](int threads) {
     return test::with_threads(threads, [&] {

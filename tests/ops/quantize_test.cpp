@@ -12,16 +12,7 @@
 namespace mantissa {
 namespace {
 
-using test::all_formats;
-using test::describe;
-using test::Matrix;
-using test::OwnedCopy;
-using test::random_matrix;
-using test::reference_copy;
-using test::ReferenceCopy;
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+using namespace test;
 
 void expect_reference(Exec& exec, const QuantFormat& f, bool columnwise, const Matrix& x, float given = 0.37f) {
   if (f.element == DType::kE2M1 && (columnwise ? x.m : x.k) % 2 != 0) return;

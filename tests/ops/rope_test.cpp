@@ -9,12 +9,7 @@
 namespace mantissa {
 namespace {
 
-using test::finite_difference;
-using test::kBf16Bound;
-using test::kF32Bound;
-using test::kFiniteDifferenceBound;
-using test::random_normal;
-using test::relative_error;
+using namespace test;
 
 constexpr float kEps = 1e-6f;
 

@@ -11,6 +11,7 @@
 #include "data/loader.h"
 #include "generation/generator.h"
 #include "tests/base/support.h"
+#include "tests/model/small_model.h"
 #include "train/engine.h"
 
 namespace {
@@ -38,18 +39,14 @@ namespace mantissa {
 namespace {
 
 ModelConfig small_model(const std::string& arch) {
-  ModelConfig m;
-  m.arch = arch;
-  m.vocab_size = 64;
-  m.hidden_size = 64;
-  m.intermediate_size = 128;
-  m.num_hidden_layers = 2;
-  m.num_attention_heads = 2;
-  m.num_key_value_heads = arch == "gpt2" ? 2 : 1;
-  m.head_dim = 32;
-  m.max_position_embeddings = 64;
-  m.resolve();
-  return m;
+  return test::model_of(arch, {.vocab = 64,
+                               .hidden = 64,
+                               .intermediate = 128,
+                               .layers = 2,
+                               .heads = 2,
+                               .kv_heads = 1,
+                               .head_dim = 32,
+                               .positions = 64});
 }
 
 struct Case {

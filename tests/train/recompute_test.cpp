@@ -6,25 +6,22 @@
 #include <cstring>
 #include <ostream>
 
+#include "tests/model/small_model.h"
 #include "train/engine.h"
 
 namespace mantissa {
 namespace {
 
 ModelConfig small_model(const std::string& arch) {
-  ModelConfig m;
-  m.arch = arch;
-  m.vocab_size = 128;
-  m.hidden_size = 128;
-  m.intermediate_size = 256;
-  m.num_hidden_layers = 2;
-  m.num_attention_heads = 4;
-  m.num_key_value_heads = arch == "gpt2" ? 4 : 2;
-  m.head_dim = 32;
-  m.max_position_embeddings = 128;
-  m.initializer_range = 0.08;
-  m.resolve();
-  return m;
+  return test::model_of(arch, {.vocab = 128,
+                               .hidden = 128,
+                               .intermediate = 256,
+                               .layers = 2,
+                               .heads = 4,
+                               .kv_heads = 2,
+                               .head_dim = 32,
+                               .positions = 128,
+                               .initializer_range = 0.08});
 }
 
 // Two rows of 64 tokens; the first holds two documents.

@@ -5,6 +5,7 @@
 #include <ostream>
 #include <set>
 
+#include "tests/model/small_model.h"
 #include "tests/train/snapshot.h"
 
 namespace mantissa {
@@ -18,19 +19,15 @@ using testing::snapshot_of;
 constexpr int64_t kTokens = 64, kLength = 32, kVocab = 64;
 
 ModelConfig small_model(const std::string& arch) {
-  ModelConfig m;
-  m.arch = arch;
-  m.vocab_size = kVocab;
-  m.hidden_size = 32;
-  m.intermediate_size = 64;
-  m.num_hidden_layers = 2;
-  m.num_attention_heads = 2;
-  m.num_key_value_heads = arch == "gpt2" ? 2 : 1;
-  m.head_dim = 16;
-  m.max_position_embeddings = kLength;
-  m.initializer_range = 0.08;
-  m.resolve();
-  return m;
+  return test::model_of(arch, {.vocab = kVocab,
+                               .hidden = 32,
+                               .intermediate = 64,
+                               .layers = 2,
+                               .heads = 2,
+                               .kv_heads = 1,
+                               .head_dim = 16,
+                               .positions = kLength,
+                               .initializer_range = 0.08});
 }
 
 struct Case {

@@ -26,6 +26,8 @@ struct RotaryDefaults {
 // Keys that Llama, Qwen2 and Qwen3 share; accepts rope_theta + rope_scaling and rope_parameters.
 ModelConfig rotary_config_from_hf(const nlohmann::json& config, const char* arch, const RotaryDefaults& defaults);
 nlohmann::ordered_json rotary_config_to_hf(const ModelConfig& config);
+// What config.json of the Qwen family says of a sliding window: none.
+void write_no_window(nlohmann::ordered_json& json, const ModelConfig& config);
 // model.embed_tokens, model.layers.{i}..., model.norm, lm_head.
 std::vector<ParamSpec> rotary_params(const ModelConfig& config, const ArchTraits& traits);
 

@@ -13,9 +13,7 @@ ModelConfig from_hf(const nlohmann::json& config) { return rotary_config_from_hf
 
 nlohmann::ordered_json to_hf(const ModelConfig& config) {
   nlohmann::ordered_json json = rotary_config_to_hf(config);
-  json["use_sliding_window"] = false;
-  json["sliding_window"] = nullptr;
-  json["max_window_layers"] = config.num_hidden_layers;
+  write_no_window(json, config);
   return json;
 }
 

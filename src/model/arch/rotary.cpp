@@ -115,6 +115,12 @@ nlohmann::ordered_json rotary_config_to_hf(const ModelConfig& m) {
           {"attention_dropout", 0.0}};
 }
 
+void write_no_window(nlohmann::ordered_json& json, const ModelConfig& config) {
+  json["use_sliding_window"] = false;
+  json["sliding_window"] = nullptr;
+  json["max_window_layers"] = config.num_hidden_layers;
+}
+
 std::vector<ParamSpec> rotary_params(const ModelConfig& c, const ArchTraits& traits) {
   const int64_t h = c.hidden_size, f = c.intermediate_size, d = c.head_dim;
   const int64_t q = c.num_attention_heads * d, kv = c.num_key_value_heads * d;
