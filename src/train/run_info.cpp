@@ -1,23 +1,14 @@
 // run.json: what runs (docs/run_folder.md).
-#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "base/machine.h"
 #include "base/parallel.h"
+#include "base/utc.h"
 #include "base/version.h"
 #include "train/run_setup.h"
 
 namespace mantissa {
 namespace {
-
-std::string now() {
-  const std::time_t t = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&t, &utc);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return text;
-}
 
 // How a layer's products run on the device.
 Path path_of(const Linear& linear, const Device* device) {
@@ -143,7 +134,7 @@ Json run_info(const RunSetup& setup, Engine& engine) {
   return {
       {"version", kVersion},
       {"commit", commit()},
-      {"started", now()},
+      {"started", utc_now()},
       {"name", c.run.name},
       {"seed", c.run.seed},
       {"machine", machine_json(engine.exec(), setup)},
