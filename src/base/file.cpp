@@ -128,8 +128,14 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
     return ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
   };
   descriptor_ = create();
-  // Left by a process that had this number and was killed.
-  if (descriptor_ < 0 && errno == EEXIST && ::unlink(temporary_.c_str()) == 0) descriptor_ = create();
+  // Left by a process that had this number and was killed; what else stands there is another's.
+  if (descriptor_ < 0 && errno == EEXIST) {
+    struct stat info {};
+    if (::lstat(temporary_.c_str(), &info) == 0 && (!S_ISREG(info.st_mode) || info.st_uid != ::geteuid()))
+      fail(Exit::kStorage, "{}: stands where {} is written first, and is no file that this program left; remove it",
+           temporary_, path_);
+    if (::unlink(temporary_.c_str()) == 0) descriptor_ = create();
+  }
   if (descriptor_ < 0) fail(Exit::kStorage, "{}: cannot create: {}", path_, std::strerror(errno));
 }
 

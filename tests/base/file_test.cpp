@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "base/sha256.h"
 #include "tests/base/support.h"
@@ -55,6 +56,30 @@ TEST(File, AnUncommittedFileLeavesNothing) {
   size_t entries = 0;
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder.path())) ++entries;
   EXPECT_EQ(entries, 1u);
+}
+
+// The name that a file is written under may be taken: by what a killed process of this number left, or by another's.
+TEST(File, OnlyALeftoverOfItsOwnIsReplaced) {
+  const TempFolder folder;
+  const std::string path = folder / "kept", temporary = path + ".tmp-" + std::to_string(::getpid());
+  std::ofstream(temporary) << "left";
+  write_atomic(path, "new");
+  EXPECT_EQ(read_text(path), "new");
+  EXPECT_FALSE(exists(temporary));
+  const auto refused = [&] {
+    EXPECT_EQ(
+        error_of(Exit::kStorage, [&] { write_atomic(path, "newer"); }),
+        temporary + ": stands where " + path + " is written first, and is no file that this program left; remove it");
+    EXPECT_EQ(read_text(path), "new");
+  };
+  std::ofstream(folder / "mine") << "mine";
+  std::filesystem::create_symlink("mine", temporary);
+  refused();
+  EXPECT_TRUE(std::filesystem::is_symlink(temporary));
+  std::filesystem::remove(temporary);
+  std::filesystem::create_directory(temporary);
+  refused();
+  EXPECT_TRUE(is_directory(temporary));
 }
 
 TEST(File, StorageErrorsAreStorage) {
