@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "numerics/inline.h"
+
 namespace mantissa {
 
 struct QuantError {
@@ -13,6 +15,11 @@ struct QuantError {
   int64_t flushed = 0;    // non-zero elements that became zero
   int64_t count = 0;
 
+  MANTISSA_HD QuantError& operator+=(const QuantError& other) {
+    signal += other.signal, noise += other.noise;
+    saturated += other.saturated, flushed += other.flushed, count += other.count;
+    return *this;
+  }
   double snr_db() const { return noise == 0 ? INFINITY : 10 * std::log10(signal / noise); }
   double saturated_share() const { return count ? static_cast<double>(saturated) / static_cast<double>(count) : 0; }
   double flushed_share() const { return count ? static_cast<double>(flushed) / static_cast<double>(count) : 0; }

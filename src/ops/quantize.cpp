@@ -206,13 +206,7 @@ QuantError quantization_error(Exec& exec, const Quantized& q, bool columnwise, C
                                   std::min((c + 1) * kErrorRows, job.outer), panel_of(exec));
   });
   QuantError sum;
-  for (int64_t c = 0; c < chunks; ++c) {
-    sum.signal += part[c].signal;
-    sum.noise += part[c].noise;
-    sum.saturated += part[c].saturated;
-    sum.flushed += part[c].flushed;
-    sum.count += part[c].count;
-  }
+  for (int64_t c = 0; c < chunks; ++c) sum += part[c];
   return sum;
 }
 

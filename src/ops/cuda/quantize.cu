@@ -405,13 +405,7 @@ __global__ void __launch_bounds__(kThreads)
   sums[threadIdx.x] = sum;
   __syncthreads();
   if (threadIdx.x != 0) return;
-  for (int t = 1; t < kThreads; ++t) {
-    sum.signal += sums[t].signal;
-    sum.noise += sums[t].noise;
-    sum.saturated += sums[t].saturated;
-    sum.flushed += sums[t].flushed;
-    sum.count += sums[t].count;
-  }
+  for (int t = 1; t < kThreads; ++t) sum += sums[t];
   errors[blockIdx.x] = sum;
 }
 
@@ -549,13 +543,7 @@ QuantError quantization_error(Exec& exec, const Quantized& q, bool columnwise, C
   });
   std::vector<QuantError> parts(static_cast<size_t>(blocks));
   device_of(exec).copy_out(parts.data(), errors, bytes);
-  for (const QuantError& part : parts) {
-    sum.signal += part.signal;
-    sum.noise += part.noise;
-    sum.saturated += part.saturated;
-    sum.flushed += part.flushed;
-    sum.count += part.count;
-  }
+  for (const QuantError& part : parts) sum += part;
   return sum;
 }
 
