@@ -28,7 +28,7 @@ void verify_shards(const std::string& folder) {
                        bytes_text(static_cast<double>(report.bytes)), report.hashes));
 }
 
-void verify_config(const std::string& folder) {
+TrainConfig verify_config(const std::string& folder) {
   TrainConfig config;
   try {
     config::Source::from_file(join_path(folder, "config.yaml"), {}).read([&config](config::Fields& f) {
@@ -38,12 +38,13 @@ void verify_config(const std::string& folder) {
     throw Error(Exit::kInput, error.what());  // here the config is what is checked
   }
   verified("config", "config.yaml reads back");
+  return config;
 }
 
 report::Run verify_run(const std::string& folder) {
   report::Run run = report::read_run(folder);
   report::check_run(run);
-  verify_config(folder);
+  const TrainConfig config = verify_config(folder);
   const report::Metrics& metrics = run.metrics;
   verified("run", fmt::format("run.json; {} steps, {} evaluations in metrics.jsonl; {}", metrics.steps.size(),
                               metrics.evals.size(),
@@ -53,8 +54,13 @@ report::Run verify_run(const std::string& folder) {
   const std::string model = join_path(folder, "model");
   if (exists(model))
     verify_model(model);
+  else if (!config.train.save_weights)
+    verified("weights", "none kept (train.save_weights: false)");
+  else if (run.result.is_null())
+    verified("weights", "none: a run keeps them at its end");
   else
-    verified("weights", "none kept");
+    fail(Exit::kInput,
+         "{}: not there, and config.yaml says that the finished run kept its weights (train.save_weights)", model);
   return run;
 }
 

@@ -88,6 +88,10 @@ TEST_F(VerifyVerb, Runs) {
   write_atomic(weights, good.substr(0, good.size() - 1));
   expect_broken(folder / "run", {"model/model.safetensors", "pass the end of the data"});
   write_atomic(weights, good);
+  std::filesystem::rename(folder / "run/model", folder / "elsewhere");
+  expect_broken(folder / "run", {"run/model: not there", "config.yaml says", "train.save_weights"});
+  std::filesystem::remove(folder / "run/result.json");
+  expect_ok(folder / "run", {"weights   none: a run keeps them at its end"});
   write_atomic(folder / "run/config.yaml", "run: {nane: x}\n");
   expect_broken(folder / "run", {"config.yaml:1", "run.nane"});
 }
@@ -95,6 +99,7 @@ TEST_F(VerifyVerb, Runs) {
 // What stands beside the result of a finished run agrees with it, or is named.
 TEST_F(VerifyVerb, RunsWhoseFilesDoNotAgree) {
   ASSERT_EQ(run("train", {"--train.save_weights=false"}).code, 0);
+  expect_ok(folder / "run", {"weights   none kept (train.save_weights: false)"});
   const std::string result = folder / "run/result.json", metrics = folder / "run/metrics.jsonl";
   const std::string info = folder / "run/run.json", good_metrics = read_text(metrics), good_info = read_text(info);
   const Json good = read_json(result);
