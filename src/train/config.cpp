@@ -175,16 +175,19 @@ std::string TrainConfig::identity() const {
   return config::dump([&c](config::Fields& f) { c.describe(f); });
 }
 
-void TrainConfig::refuse_other(const std::string& recorded, const std::string& what) const {
-  TrainConfig before;
-  std::string was = recorded;
+std::string identity_of(const std::string& recorded) {
+  TrainConfig config;
   try {
-    config::Source::from_text(recorded, "config").read([&before](config::Fields& f) { before.describe(f); });
-    was = before.identity();
+    config::Source::from_text(recorded, "config").read([&config](config::Fields& f) { config.describe(f); });
   } catch (const Error&) {
-    // Of a version with other keys: the first of them is what differs.
+    return recorded;  // of a version with other keys
   }
-  const config::Difference d = config::first_difference(was, identity(), {"run.dir", "log.console", "log.every"});
+  return config.identity();
+}
+
+void TrainConfig::refuse_other(const std::string& recorded, const std::string& what) const {
+  const config::Difference d =
+      config::first_difference(identity_of(recorded), identity(), {"run.dir", "log.console", "log.every"});
   if (!d.key.empty())
     fail(Exit::kUsage,
          "{} of another config: {} is {} there, {} here; give another run.dir, or --restart to train anew", what, d.key,

@@ -101,4 +101,8 @@ struct TrainConfig {
   int64_t rows_per_step() const { return batch.tokens / data.sequence_length; }
 };
 
+// The identity of the config whose dump `recorded` is: keys that its version did not have take their defaults, those
+// that are no part of an identity too. A text that is no config of this version is given back as it is.
+std::string identity_of(const std::string& recorded);
+
 }  // namespace mantissa

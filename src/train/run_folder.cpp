@@ -21,6 +21,7 @@
 #include "base/version.h"
 #include "model/hf/checkpoint.h"
 #include "model/hf/folder.h"
+#include "train/config.h"
 
 namespace mantissa {
 namespace {
@@ -268,7 +269,8 @@ RunFolder::Record RunFolder::earlier_comparison() const {
   if (!has("config.yaml")) return {};
   expect_replaceable(config);
   const std::string text = read_text(config);
-  const bool own = compare.is_null() ? !has("compare.json") && text == identity_ : compare["config"] == text;
+  const bool own = compare.is_null() ? !has("compare.json") && !identity_.empty() && identity_of(text) == identity_
+                                     : compare["config"] == text;
   return own ? Record{.id = new_id(), .names = names_of(Kind::kComparison)} : Record{};
 }
 
@@ -332,9 +334,16 @@ void RunFolder::begin(std::string_view config) {
 
 void RunFolder::go_on(std::string_view config) {
   claim();
-  if (recorded_) return;
+  const std::string hash = sha256(config);
+  if (recorded_ && record_.config_sha256 == hash) return;
   if (record_.id.empty()) record_ = {.id = new_id(), .names = names_of(kind_)};
-  record_.config_sha256 = sha256(config);
+  if (has("config.yaml")) {
+    // An earlier version's text of the same config. Whatever ends this between two steps, what stands there is proven.
+    record_.config_sha256.clear();
+    write_record();
+    remove_file(file("config.yaml"));
+  }
+  record_.config_sha256 = hash;
   write_record();
   recorded_ = true;
 }

@@ -41,7 +41,8 @@ class RunFolder {
   // Begins anew with the config whose text will be config.yaml: the record is written, own files of before go, but for
   // model/ and rows/ (removed rows: drop_rows). Then every other name is free.
   void begin(std::string_view config);
-  // A comparison that goes on: its record is there or is written.
+  // A comparison that goes on: its record is there or is written. A config.yaml with another text of the same config,
+  // as an earlier version wrote it, goes.
   void go_on(std::string_view config);
   // Removes rows/ folders whose names are not among `kept`, as far as they are own.
   void drop_rows(const std::vector<std::string>& kept);

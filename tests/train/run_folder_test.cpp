@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "tests/base/support.h"
+#include "train/config.h"
 
 namespace mantissa {
 namespace {
@@ -284,6 +285,41 @@ TEST_F(Ownership, AComparisonOfAnEarlierVersion) {
   refused(Kind::kComparison, Exit::kUsage, {"config.yaml", "no record of a run"});
   RunFolder(folder / "run", Kind::kComparison, "c").go_on("c");
   EXPECT_TRUE(exists(folder / "run/record.json"));
+}
+
+// Its text of the config lacks keys that came later, or has one that is no part of an identity.
+TEST_F(Ownership, AnUnfinishedComparisonWhoseConfigHasOtherKeys) {
+  const std::string identity = identity_of("");
+  const std::string key = "  every: 1\n";
+  ASSERT_NE(identity.find(key), std::string::npos);
+  for (const std::string other : {"", "  every: 7\n"}) {
+    SCOPED_TRACE(other);
+    std::string earlier = identity;
+    earlier.replace(earlier.find(key), key.size(), other);
+    write("config.yaml", earlier);
+    refused(Kind::kComparison, Exit::kUsage, {"config.yaml", "no record of a run"});
+    {
+      RunFolder mine(folder / "run", Kind::kComparison, identity);
+      EXPECT_EQ(text("config.yaml"), earlier) << "nothing is replaced before it begins";
+      mine.go_on(identity);
+    }
+    write("config.yaml", identity);
+    RunFolder(folder / "run", Kind::kComparison).go_on(identity);
+    // A later version whose text is another goes on too, and what it writes is its own.
+    RunFolder(folder / "run", Kind::kComparison).go_on(identity + "# more\n");
+    EXPECT_FALSE(exists(folder / "run/config.yaml"));
+    write("config.yaml", identity + "# more\n");
+    RunFolder(folder / "run", Kind::kComparison).go_on(identity + "# more\n");
+    std::filesystem::remove_all(folder / "run");
+  }
+  std::string differs = identity;
+  const std::string seed = "  seed: 0\n";
+  ASSERT_NE(differs.find(seed), std::string::npos);
+  differs.replace(differs.find(seed), seed.size(), "  seed: 1\n");
+  write("config.yaml", differs);
+  const std::string message =
+      error_of(Exit::kUsage, [&] { RunFolder(folder / "run", Kind::kComparison, identity).go_on(identity); });
+  EXPECT_NE(message.find("no record of a run"), std::string::npos) << message;
 }
 
 TEST_F(Ownership, AFolderThatNobodyFilledGoes) {
