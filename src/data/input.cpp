@@ -62,8 +62,8 @@ class InputStream::Gzip final : public Unpacker {
     ended_ = state == Z_STREAM_END;
     // Z_BUF_ERROR: no progress for want of input, which may be the file's end.
     if (state != Z_OK && state != Z_STREAM_END && state != Z_BUF_ERROR)
-      fail(Exit::kInput, "{}: damaged gzip data at byte {}: {}", input_.path(), input_.taken() - in.size(),
-           stream_.msg != nullptr ? stream_.msg : "asks for a dictionary");
+      fail(Exit::kInput, "{}: damaged gzip data at byte {}{}", input_.path(), input_.taken() - in.size(),
+           stream_.msg != nullptr ? fmt::format(" (zlib: \"{}\")", stream_.msg) : ": asks for a dictionary");
     return out.size() - stream_.avail_out;
   }
 
@@ -88,8 +88,8 @@ class InputStream::Zstd final : public Unpacker {
     ZSTD_outBuffer to{out.data(), out.size(), 0};
     expects_ = ZSTD_decompressStream(stream_.get(), &to, &from);
     if (ZSTD_isError(expects_))
-      fail(Exit::kInput, "{}: damaged zstd data at byte {}: {}", input_.path(), input_.taken() - (in.size() - from.pos),
-           ZSTD_getErrorName(expects_));
+      fail(Exit::kInput, "{}: damaged zstd data at byte {} (zstd: \"{}\")", input_.path(),
+           input_.taken() - (in.size() - from.pos), ZSTD_getErrorName(expects_));
     in.remove_prefix(from.pos);
     return to.pos;
   }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "base/file.h"
 #include "base/sha256.h"
@@ -233,7 +234,10 @@ TEST_F(ParquetTest, ChecksumsAreChecked) {
   const size_t at = bytes.find("na\xc3\xafve");
   ASSERT_NE(at, std::string::npos);
   bytes[at] = 'x';
-  EXPECT_NE(verdict(bytes).find("CRC"), std::string::npos) << verdict(bytes);
+  const std::string message = verdict(bytes);
+  EXPECT_TRUE(message.starts_with("damaged, or Parquet of a kind that is not read (Arrow: \"")) << message;
+  EXPECT_TRUE(message.ends_with("\")")) << message;
+  EXPECT_NE(message.find("CRC"), std::string::npos) << message;
 }
 
 TEST_F(ParquetTest, DamagedFilesAreRefused) {
@@ -288,6 +292,40 @@ TEST_F(ParquetTest, FalseRowCountsAreRefused) {
   EXPECT_EQ(verdict(with(58, 10)),
             "row group 3, column text holds more than the rows that its row group promises "
             "(behind row 58)");
+}
+
+// Column chunks that lie over each other, or reach beyond the file, have more bytes together than it has.
+TEST_F(ParquetTest, ChunksThatTakeMoreThanTheFileAreRefused) {
+  const std::string whole = read_text(fixture("snappy"));
+  // ColumnMetaData {3: path, 4: codec (snappy), 5: values, 6: size unpacked, 7: size packed, ...} of each row group.
+  std::vector<size_t> places;
+  const std::string path = "\x18\x04text\x15\x02\x16";
+  for (size_t at = whole.find(path); at != std::string::npos; at = whole.find(path, at + 1)) {
+    const size_t unpacked = at + path.size() + 1;
+    ASSERT_EQ(whole[unpacked], '\x16');
+    ASSERT_EQ(whole[unpacked + 3], '\x16');
+    places.push_back(unpacked + 4);
+  }
+  ASSERT_EQ(places.size(), 4u);
+  uint64_t before_last = 0;
+  for (size_t i = 0; i < 3; ++i) {
+    const auto low = static_cast<uint8_t>(whole[places[i]]), high = static_cast<uint8_t>(whole[places[i] + 1]);
+    before_last += ((low & 127u) | (uint64_t{high} << 7)) / 2;
+  }
+  const auto with = [&](const std::map<size_t, uint64_t>& sizes) {
+    std::string changed = whole;
+    for (const auto& [group, size] : sizes) changed.replace(places[group], 2, varint(size));
+    EXPECT_EQ(changed.size(), whole.size());
+    return verdict(changed);
+  };
+  const auto says = [&](int group) {
+    return fmt::format("row group {}: the column chunks up to here take more bytes than the {} of the file", group,
+                       whole.size());
+  };
+  const uint64_t half = whole.size() / 2;
+  EXPECT_EQ(with({{0, half}, {1, whole.size() - half + 1}}), says(1));
+  EXPECT_EQ(with({{3, whole.size() - before_last + 1}}), says(3));
+  EXPECT_EQ(with({}), "");
 }
 
 // A page that says that it is huge, once unpacked or as it lies in the file.

@@ -132,8 +132,16 @@ TEST_F(ReadersTest, DamagedPackedInputIsRefused) {
   }
   std::string broken = gz;
   broken[gz.size() / 2] = static_cast<char>(broken[gz.size() / 2] ^ 0xff);
-  EXPECT_NE(refusal(file("a.txt.gz", broken)).find("damaged gzip data"), std::string::npos);
-  EXPECT_NE(refusal(file("a.txt.gz", gz + "trailing words")).find("damaged gzip data"), std::string::npos);
+  // The library's words are quoted, in brackets.
+  const auto damaged = [&](const std::string& name, const std::string& bytes, const std::string& library) {
+    const std::string message = refusal(file(name, bytes)), quoted = " (" + library + ": \"";
+    EXPECT_NE(message.find(": damaged "), std::string::npos) << message;
+    EXPECT_NE(message.find(quoted), std::string::npos) << message;
+    EXPECT_TRUE(message.ends_with("\")")) << message;
+  };
+  damaged("a.txt.gz", broken, "zlib");
+  damaged("a.txt.gz", gz + "trailing words", "zlib");
+  damaged("a.txt.zst", zst + "trailing words", "zstd");
 }
 
 TEST_F(ReadersTest, BombsAreBounded) {

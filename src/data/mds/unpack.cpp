@@ -18,8 +18,8 @@ std::string_view compressor(std::string_view compression) { return compression.s
 void unpack_zstd(std::string_view packed, std::string& out, const std::string& name) {
   const size_t size = ZSTD_decompress(out.data(), out.size(), packed.data(), packed.size());
   if (ZSTD_isError(size))
-    fail(Exit::kInput, "{}: damaged zstd data, or more than the {} bytes of index.json: {}", name, out.size(),
-         ZSTD_getErrorName(size));
+    fail(Exit::kInput, "{}: damaged zstd data, or more than the {} bytes of index.json (zstd: \"{}\")", name,
+         out.size(), ZSTD_getErrorName(size));
   if (size != out.size()) fail(Exit::kInput, "{}: unpacks to {} bytes, index.json says {}", name, size, out.size());
 }
 
@@ -43,7 +43,8 @@ void unpack_gzip(std::string_view packed, std::string& out, const std::string& n
       fail(Exit::kInput, "{}: unpacks to more than the {} bytes of index.json", name, out.size());
   }
   if (state != Z_STREAM_END)
-    fail(Exit::kInput, "{}: damaged gzip data: {}", name, stream.msg != nullptr ? stream.msg : "ends too soon");
+    fail(Exit::kInput, "{}: damaged gzip data{}", name,
+         stream.msg != nullptr ? fmt::format(" (zlib: \"{}\")", stream.msg) : ": ends too soon");
   if (stream.total_out != out.size())
     fail(Exit::kInput, "{}: unpacks to {} bytes, index.json says {}", name, stream.total_out, out.size());
   if (stream.avail_in != 0) fail(Exit::kInput, "{}: {} bytes follow the gzip data", name, stream.avail_in);

@@ -32,7 +32,8 @@ struct ParquetRow {
 
 // What went wrong, without the file's name.
 struct ParquetProblem {
-  bool memory;  // the pool's cap was reached
+  bool memory;   // the pool's cap was reached
+  bool library;  // the text is Arrow's own
   char text[512];
 };
 
@@ -58,7 +59,7 @@ struct ParquetModule {
   uint64_t (*rows)(void* file);
 };
 
-inline constexpr uint32_t kParquetAbi = 2;
+inline constexpr uint32_t kParquetAbi = 3;
 inline constexpr const char* kParquetFile = "mantissa_parquet.so";
 inline constexpr const char* kParquetSymbol = "mantissa_parquet_module";
 using ParquetEntry = const ParquetModule* (*)();

@@ -127,10 +127,13 @@ class ParquetRecords final : public FileRecords {
   [[noreturn]] void refuse(const ParquetProblem& problem) const {
     if (problem.memory)
       fail(Exit::kInput,
-           "{}: reading it needs more than {} MiB ({}); write it anew with smaller pages (pyarrow: data_page_size)",
-           path_, kMemory >> 20, printable(problem.text, 200));
-    fail(Exit::kInput, "{}: {}{}", path_, printable(problem.text, 400),
-         read_ > 0 ? fmt::format(" (behind row {})", read_.load()) : "");
+           "{}: reading it needs more than {} MiB{}; write it anew with smaller pages (pyarrow: data_page_size)", path_,
+           kMemory >> 20, problem.library ? fmt::format(" (Arrow: \"{}\")", printable(problem.text, 200)) : "");
+    const std::string behind = read_ > 0 ? fmt::format(" (behind row {})", read_.load()) : "";
+    if (problem.library)
+      fail(Exit::kInput, "{}: damaged, or Parquet of a kind that is not read{} (Arrow: \"{}\")", path_, behind,
+           printable(problem.text, 400));
+    fail(Exit::kInput, "{}: {}{}", path_, printable(problem.text, 400), behind);
   }
 
   size_t width() const { return spec_.columns.size() + (spec_.messages.empty() ? 0 : 1); }

@@ -30,7 +30,7 @@ constexpr size_t kMaxTurns = size_t{1} << 16;          // of one conversation
 constexpr int32_t kMaxListInFooter = 200'000;          // row groups, columns, schema nodes
 constexpr int32_t kMaxStringInFooter = 64'000'000;
 
-// What is wrong with the file, as a message for people.
+// What is wrong with the file, in the project's own words.
 class Problem : public std::exception {
  public:
   explicit Problem(std::string text) : text_(std::move(text)) {}
@@ -132,9 +132,9 @@ class File {
     properties.set_thrift_container_size_limit(kMaxListInFooter);
     properties.set_thrift_string_size_limit(kMaxStringInFooter);
     auto file = arrow::io::ReadableFile::Open(path, &pool_);
-    if (!file.ok()) throw Problem(file.status().message());
+    if (!file.ok()) throw parquet::ParquetException(file.status().message());
     const auto size = (*file)->GetSize();
-    if (!size.ok()) throw Problem(size.status().message());
+    if (!size.ok()) throw parquet::ParquetException(size.status().message());
     file_bytes_ = static_cast<uint64_t>(*size);
     reader_ = parquet::ParquetFileReader::Open(*file, properties);
     meta_ = reader_->metadata();
@@ -412,17 +412,20 @@ class File {
 // Runs `body`; what it throws becomes the problem and `failed` the result.
 template <class Result, class Body>
 Result guarded(const File* file, ParquetProblem* problem, Result failed, Body&& body) {
-  const auto say = [&](const char* text, bool memory) {
+  const auto say = [&](const char* text, bool memory, bool library) {
     problem->memory = memory || (file != nullptr && file->refused());
+    problem->library = library;
     std::snprintf(problem->text, sizeof(problem->text), "%s", text);
     return failed;
   };
   try {
     return body();
   } catch (const std::bad_alloc&) {
-    return say("out of memory", true);
+    return say("out of memory", true, false);
+  } catch (const Problem& wrong) {
+    return say(wrong.what(), false, false);
   } catch (const std::exception& error) {
-    return say(error.what(), false);
+    return say(error.what(), false, true);
   }
 }
 
