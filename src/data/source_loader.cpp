@@ -88,6 +88,7 @@ LoadedSource SourceLoader::read_text(const Source& source, const std::string& pa
   if (tokenizer_ == nullptr) tokenizer_ = std::make_shared<const Tokenizer>(Tokenizer::open(config_.tokenizer));
   if (encoder_ == nullptr) encoder_ = std::make_unique<DocumentEncoder>(config_, *tokenizer_);
   eos_ = encoder_->eos(), eos_origin_ = encoder_->eos_origin();
+  if (!options_.preview) check_shards(source, options_, notes_);
   const std::unique_ptr<RecordReader> reader = open_records(source, encoder_->columns(), config_);
   auto corpus = std::make_shared<Corpus>(tokenizer_->vocab_size(), options_.spill_folder);
   counts_ += ingest(*reader, *encoder_, *tokenizer_,

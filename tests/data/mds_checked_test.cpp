@@ -84,6 +84,19 @@ TEST_F(MdsChecked, AFlippedBitIsNoTrainingData) {
   EXPECT_EQ(error_of(Exit::kInput, [&] { Dataset::load(config(), 1, repack); }), message);
 }
 
+TEST_F(MdsChecked, NorIsOneInAText) {
+  const std::string text = folder_ / "text", shard = text + "/shard.00001.mds";
+  std::filesystem::copy(std::string(MANTISSA_SOURCE_DIR) + "/tests/fixtures/mds/text", text);
+  DataConfig config;
+  config.train = text;
+  config.sequence_length = 16;
+  config.validation_fraction = 0;
+  EXPECT_NO_THROW(Dataset::load(config, 1));
+  flip(shard, file_size(shard) - 3);  // in a letter
+  const std::string message = error_of(Exit::kInput, [&] { Dataset::load(config, 1); });
+  EXPECT_NE(message.find("shard.00001.mds: sha1 is "), std::string::npos) << message;
+}
+
 TEST_F(MdsChecked, AChecksumIsComputedOnceForAFileAndItsChangeTime) {
   const Folder folder = Folder::open(path_);
   int computed = 0;
