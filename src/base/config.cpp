@@ -1,6 +1,7 @@
 #include "base/config.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -244,7 +245,12 @@ std::string read_stream(const std::string& path) {
   while (text.size() <= kMaxBytes && ((n = ::read(file, piece, sizeof piece)) > 0 || (n < 0 && errno == EINTR)))
     if (n > 0) text.append(piece, static_cast<size_t>(n));
   const int error = errno;
+  // What a pipe holds is known at its end alone.
+  struct stat info {};
+  const bool cut =
+      n == 0 && ::fstat(file, &info) == 0 && S_ISREG(info.st_mode) && text.size() < static_cast<uint64_t>(info.st_size);
   ::close(file);
+  if (cut) fail(Exit::kUsage, "{}: ended after {} of {} bytes", path, text.size(), info.st_size);
   if (n < 0 && error == EISDIR) fail(Exit::kUsage, "{}: is a folder, expected a file", path);
   if (n < 0) fail(Exit::kUsage, "{}: cannot read: {}", path, std::strerror(error));
   if (text.size() > kMaxBytes) fail(Exit::kUsage, "{}: has more than {} bytes", path, kMaxBytes);
