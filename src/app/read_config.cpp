@@ -7,6 +7,7 @@
 #include "base/console.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "data/tokenizer/tokenizer.h"
 #include "model/hf/checkpoint.h"
 
 namespace mantissa {
@@ -41,6 +42,7 @@ void explain_relative_paths(const TrainConfig& config, const config::Source& sou
                                                               {"data.tokenizer", &config.data.tokenizer},
                                                               {"model.init", &config.model_init}};
   for (const auto& [key, path] : paths) {
+    if (path == &config.data.tokenizer && *path == Tokenizer::kBytes) continue;  // no file
     if (path->empty() || fs::path(*path).is_absolute() || beside.empty() || exists(*path)) continue;
     const std::string there = (beside / *path).string();
     if (!exists(there)) continue;

@@ -177,6 +177,10 @@ TEST_F(Refusals, PathsBesideTheConfigAreNotTaken) {
   expect_refused(run_verb({"train", folder / "configs/c.yaml"}), Exit::kInput,
                  {"c.yaml:13: data.train: near.txt is not there, but ", "configs/near.txt is",
                   "relative to the working directory"});
+  // "bytes" is the built-in tokenizer, whatever lies there.
+  write_atomic(folder / "configs/bytes", "x");
+  write_atomic(folder / "configs/c.yaml", config());
+  EXPECT_EQ(run_verb({"train", folder / "configs/c.yaml", "--print-config"}).code, 0);
 }
 
 TEST_F(Refusals, TooFewValidationDocumentsNameTheRemedy) {
