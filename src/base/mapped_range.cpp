@@ -107,6 +107,11 @@ void release_range(const void* data) {
   all.held.erase(at);
 }
 
+const std::atomic<bool>& lost_flag(const void* data) {
+  const std::lock_guard lock(ranges().mutex);
+  return ranges().held.at(data)->lost;
+}
+
 bool is_whole(const MappedFile& file) {
   if (file.bytes().empty()) return true;
   GuardedRange* range = nullptr;

@@ -4,6 +4,7 @@
 // before. So whoever reads a mapped file goes through read_mapped(), or asks is_whole() once it has read.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -17,6 +18,8 @@ namespace mantissa {
 void guard_range(const void* data, size_t size, uint64_t device, uint64_t inode);
 // To be called before the range is unmapped.
 void release_range(const void* data);
+// Of a guarded range, until it is released: whether a byte of it could not be read. For a range without a file's name.
+const std::atomic<bool>& lost_flag(const void* data);
 
 // The file has lost nothing since it was opened: every byte read so far was its own. One stat().
 bool is_whole(const MappedFile& file);

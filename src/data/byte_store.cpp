@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/mapped_range.h"
 
 namespace mantissa {
 namespace {
@@ -43,7 +44,10 @@ ByteStore::ByteStore(const std::string& folder) : folder_(folder) {
 }
 
 ByteStore::~ByteStore() {
-  if (mapped_ != nullptr) ::munmap(const_cast<std::byte*>(mapped_), size_);
+  if (mapped_ != nullptr) {
+    release_range(mapped_);
+    ::munmap(const_cast<std::byte*>(mapped_), size_);
+  }
   if (file_ >= 0) ::close(file_);
 }
 
@@ -92,6 +96,13 @@ void ByteStore::finish() {
   void* data = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file_, 0);
   if (data == MAP_FAILED) fail(Exit::kStorage, "{}: cannot map {} bytes: {}", folder_, size_, std::strerror(errno));
   mapped_ = static_cast<const std::byte*>(data);
+  guard_range(mapped_, size_, 0, 0);
+  lost_ = &lost_flag(mapped_);
+}
+
+void ByteStore::refuse_lost() const {
+  fail(Exit::kStorage, "{}: what was put aside there ({} bytes in a file without a name) cannot be read any more",
+       folder_, size_);
 }
 
 }  // namespace mantissa

@@ -2,6 +2,7 @@
 // mapped once it is complete and goes with its last user, however the process ends.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -27,10 +28,17 @@ class ByteStore {
   uint64_t size() const { return size_; }
   // Complete after finish().
   const std::byte* data() const { return mapped_ != nullptr ? mapped_ : memory_.get(); }
+  // For whoever has read bytes of data(): they were those that were appended. Exit::kStorage where the file could not
+  // be read.
+  void check_whole() const {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (lost_ != nullptr && lost_->load()) refuse_lost();
+  }
 
  private:
   void grow(uint64_t capacity);
   void flush();
+  [[noreturn]] void refuse_lost() const;
 
   struct Free {
     void operator()(std::byte* p) const { std::free(p); }
@@ -40,6 +48,7 @@ class ByteStore {
   std::string folder_;
   int file_ = -1;
   const std::byte* mapped_ = nullptr;
+  const std::atomic<bool>* lost_ = nullptr;
 };
 
 }  // namespace mantissa

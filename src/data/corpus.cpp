@@ -109,7 +109,9 @@ int64_t Corpus::tokens() const { return impl_->count; }
 bool Corpus::masked() const { return impl_->masked; }
 
 int64_t Corpus::begin(int64_t document) const {
-  return reinterpret_cast<const int64_t*>(impl_->starts.data())[document];
+  const int64_t begin = reinterpret_cast<const int64_t*>(impl_->starts.data())[document];
+  impl_->starts.check_whole();
+  return begin;
 }
 
 void Corpus::read(int64_t begin, std::span<int32_t> out) const {
@@ -122,12 +124,15 @@ void Corpus::read(int64_t begin, std::span<int32_t> out) const {
     widen<uint16_t>(c.tokens.data(), begin, out);
   else
     widen<int32_t>(c.tokens.data(), begin, out);
+  c.tokens.check_whole();
 }
 
 bool Corpus::learned(int64_t token) const {
   const Impl& c = *impl_;
   if (!c.masked) return true;
-  return (std::to_integer<unsigned>(c.learned.data()[token / 8]) >> token % 8 & 1) != 0;
+  const bool learned = (std::to_integer<unsigned>(c.learned.data()[token / 8]) >> token % 8 & 1) != 0;
+  c.learned.check_whole();
+  return learned;
 }
 
 }  // namespace mantissa
