@@ -39,9 +39,14 @@ std::string first_different_tensor(const std::string& folder, const ModelConfig&
                                    DType round_to) {
   const auto tensors = hf::Tensors::open(folder);
   const std::vector<ParamSpec> specs = specs_of(params);
-  for (const hf::Match& match : hf::match_tensors(tensors, model, specs))
-    if (!hf::holds_match(match, params, round_to)) return match.name;
-  return "";
+  std::string different;
+  for (const hf::Match& match : hf::match_tensors(tensors, model, specs)) {
+    if (hf::holds_match(match, params, round_to)) continue;
+    different = match.name;
+    break;
+  }
+  tensors.check_whole();
+  return different;
 }
 
 void for_each_hf_part(
