@@ -138,7 +138,12 @@ FolderLock::~FolderLock() {
   wake_.notify_all();
   if (keeper_.joinable()) keeper_.join();
   const Owner owner = this->owner();
-  if (owner == Owner::kAnother) return;
+  if (owner == Owner::kAnother) {
+    struct stat info {};
+    if (::lstat(path_.c_str(), &info) == 0)
+      fmt::print(stderr, "warning: {}: cannot be removed and stays: it is not as this process wrote it\n", path_);
+    return;
+  }
   if (owner == Owner::kUnknown || ::unlink(path_.c_str()) != 0)
     fmt::print(stderr, "warning: {}: cannot be removed and stays: {}\n", path_, std::strerror(errno));
 }

@@ -67,9 +67,15 @@ class WithoutSigpipe {
 OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
   struct stat info {};
   if (::stat(path_.c_str(), &info) != 0) {
-    const int error = errno;
-    if (::lstat(path_.c_str(), &info) == 0)
-      fail(Exit::kStorage, "{}: is a link that leads to no file: {}", path_, std::strerror(error));
+    int error = errno;
+    const auto absent = [](int code) { return code == ENOENT || code == ENOTDIR; };
+    if (::lstat(path_.c_str(), &info) == 0) {
+      if (S_ISLNK(info.st_mode))
+        fail(Exit::kStorage, "{}: is a link that leads to no file: {}", path_, std::strerror(error));
+    } else if (absent(error)) {
+      error = errno;
+    }
+    if (!absent(error)) fail(Exit::kStorage, "{}: cannot be looked at: {}", path_, std::strerror(error));
     replaced_ = std::make_unique<AtomicFile>(path_);
     return;
   }
