@@ -133,6 +133,18 @@ def begun_input(maker: Maker, root: Path) -> None:
     shutil.rmtree(root / "run" / last["dir"])
 
 
+def two_rows_input(maker: Maker, root: Path) -> None:
+    config_input(maker, root)
+    config = CONFIG.replace("weights: [bf16]", "weights: [bf16, fp32]").replace("recipes: [mxfp8]", "recipes: []")
+    (root / "c.yaml").write_text(config.format(root=root))
+
+
+def compared_input(maker: Maker, root: Path) -> None:
+    """A finished comparison of another seed, and a row that the new one does not have."""
+    two_rows_input(maker, root)
+    maker.run("compare", str(root / "c.yaml"), "--run.seed=6")
+
+
 # What differs between two runs of the same config: the time, and figures that hang on it.
 TIMED = {"seconds", "tokens_per_s", "mfu", "data_wait_s", "first_step_seconds", "started", "bf16", "f32", "flops",
          "nanogpt_legacy_v1", "combined_formula_v2", "component_summation_v2025", "id"}
@@ -190,7 +202,13 @@ SCENARIOS = [
              ["run/model"], may_go=RECORDS, open=["run"], varies=without_times, quick=1),
     Scenario("compare", begun_input, lambda r: ["compare", f"{r}/c.yaml"],
              ["run/compare.json"], may_go=["run/report.html"], open=["run"], varies=without_times, quick=1),
+    Scenario("compare-new", two_rows_input, lambda r: ["compare", f"{r}/c.yaml"],
+             ["run/compare.json"], may_go=["run/report.html"], open=["run"], varies=without_times, quick=1),
+    Scenario("compare-again", compared_input, lambda r: ["compare", f"{r}/c.yaml", "--restart", "--compare.weights=[bf16]"],
+             [], may_go=["run/compare.json", "run/report.html"], open=["run"], varies=without_times, quick=1),
 ]
 
-# Times and rates in what is printed.
+# Rates in a comparison's table: MFU and tokens a second, behind weights, recipe and scope.
+RATES = re.compile(r"^(\s*\d+\s+\S+\s+\S+\s+\S+)\s+[\d.,]+\s+[\d.,]+(?=\s)")
+# Times in what is printed.
 TIMES = re.compile(r"\d[\d,.]* ?(s|ms|MB of text a second|GB/s|tok/s|read and encoded|written)\b")
