@@ -247,9 +247,10 @@ std::string read_stream(const std::string& path) {
   const int error = errno;
   // What a pipe holds is known at its end alone.
   struct stat info {};
-  const bool cut =
-      n == 0 && ::fstat(file, &info) == 0 && S_ISREG(info.st_mode) && text.size() < static_cast<uint64_t>(info.st_size);
+  const int unseen = n == 0 && ::fstat(file, &info) != 0 ? errno : 0;
+  const bool cut = n == 0 && unseen == 0 && S_ISREG(info.st_mode) && text.size() < static_cast<uint64_t>(info.st_size);
   ::close(file);
+  if (unseen != 0) fail(Exit::kUsage, "{}: cannot be looked at: {}", path, std::strerror(unseen));
   if (cut) fail(Exit::kUsage, "{}: ended after {} of {} bytes", path, text.size(), info.st_size);
   if (n < 0 && error == EISDIR) fail(Exit::kUsage, "{}: is a folder, expected a file", path);
   if (n < 0) fail(Exit::kUsage, "{}: cannot read: {}", path, std::strerror(error));

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
@@ -123,8 +124,10 @@ bool is_whole(const MappedFile& file) {
   // The bytes behind the new end in its last page are zeros without a signal. A file that took the place of the mapped
   // one says nothing of it.
   struct stat info {};
-  const bool same =
-      ::stat(file.path().c_str(), &info) == 0 && info.st_dev == range->device && info.st_ino == range->inode;
+  const bool there = ::stat(file.path().c_str(), &info) == 0;
+  if (!there && errno != ENOENT && errno != ENOTDIR)
+    fail(Exit::kInput, "{}: cannot be looked at: {}", file.path(), std::strerror(errno));
+  const bool same = there && info.st_dev == range->device && info.st_ino == range->inode;
   if (!same || static_cast<uint64_t>(info.st_size) >= file.bytes().size()) return true;
   range->lost.store(true);  // growing again does not bring the bytes back
   return false;
