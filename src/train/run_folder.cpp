@@ -360,7 +360,8 @@ void RunFolder::drop_rows(const std::vector<std::string>& kept) {
       run.drop_model();
       remove_file(run.file(kRecord));
     }
-    ::rmdir(row.c_str());  // refused by the system where something else lies in it
+    if (::rmdir(row.c_str()) != 0 && errno != ENOTEMPTY && errno != EEXIST)  // where something else lies in it
+      fail(Exit::kStorage, "{}: cannot be removed: {}", row, std::strerror(errno));
   }
 }
 
