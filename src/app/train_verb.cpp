@@ -51,6 +51,11 @@ int train_verb(const std::vector<std::string>& given) {
   if (!result) {
     console.line(
         fmt::format("{} holds a finished run: loss {:.4f}; --restart trains anew", folder, finished_loss(folder)));
+    // A start that could not write its page, the last of its files.
+    if (!exists(html)) {
+      report::write_report({folder}, html);
+      console.line(fmt::format("report    {}", html));
+    }
     return 0;
   }
   console.end_status();

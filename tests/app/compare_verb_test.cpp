@@ -294,6 +294,10 @@ TEST_F(Comparison, TrainInspectReport) {
   EXPECT_EQ(reported.code, 0) << reported.err;
   EXPECT_TRUE(exists(folder / "run/report.html"));
   expect_refused(run_verb({"report", folder / "none"}), Exit::kInput, {"none"});
+  // The same command again writes the page that is not there.
+  std::filesystem::remove(folder / "run/report.html");
+  ASSERT_EQ(run("train", {"--train.eval_every=2", "--precision.recipe=mxfp8", "--log.quantization_every=3"}).code, 0);
+  EXPECT_TRUE(exists(folder / "run/report.html"));
   // What the run wrote as its config trains the same run.
   const VerbResult again = run_verb({"train", folder / "run/config.yaml", "--run.dir=" + (folder / "again")});
   ASSERT_EQ(again.code, 0) << again.err;
