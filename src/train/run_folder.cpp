@@ -355,6 +355,7 @@ void RunFolder::drop_rows(const std::vector<std::string>& kept) {
     if (!is_plain_folder(row) || std::find(kept.begin(), kept.end(), name) != kept.end()) continue;
     {
       RunFolder run(row, Kind::kRun);
+      if (row_note_.empty()) row_note_ = run.lock_note();
       if (run.record_.id.empty()) continue;
       run.begin("");
       run.drop_model();
