@@ -11,6 +11,7 @@ import argparse
 import collections
 import concurrent.futures
 import difflib
+import json
 import os
 import re
 import shutil
@@ -123,7 +124,7 @@ class Bench:
         again = self.run({})
         if self.known(again.after) != self.known(self.plain.after):
             raise SystemExit(f"faults: {scenario.name}: two runs differ: {self.differences(again.after)}")
-        missing = [name for name in scenario.whole if name not in self.plain.after]
+        missing = [name for name in scenario.whole + scenario.grows if name not in self.plain.after]
         if missing:
             raise SystemExit(f"faults: {scenario.name}: wrote no {missing}")
 
@@ -196,6 +197,10 @@ class Bench:
             said = {k for k in ran.after if f"warning: ROOT/{k}: cannot be removed" in ran.err}
             for name in said:
                 del ran.after[name]
+                # Nor its folder, where nothing else lies in it.
+                folder = os.path.dirname(name)
+                if folder not in self.plain.after and not any(k.startswith(folder + "/") for k in ran.after):
+                    ran.after.pop(folder, None)
             if self.known(part(ran.after, outputs)) != self.known(part(self.plain.after, outputs)):
                 findings.append(f"exits with 0 and another output: {self.differences(ran.after)}")
             if self.lines(ran, "-"):
@@ -212,6 +217,11 @@ class Bench:
             now = self.known(part(ran.after, [name]))
             fits = [self.known(part(tree, [name])) for tree in (self.before, self.plain.after)]
             if now not in fits and (now or name in self.scenario.whole):
+                findings.append(f"left a part of {name}")
+        for name in self.scenario.grows:
+            try:
+                json.loads(ran.after[name][1] if name in ran.after else b"{}")
+            except ValueError:
                 findings.append(f"left a part of {name}")
         if ran.code < 0:
             return findings
@@ -237,11 +247,11 @@ class Bench:
     def again(self, ran: Ran) -> list[str]:
         """After a failure the same command ends well, or says that its output stands there already."""
         complete = all(part(ran.after, [n]) and part(ran.after, [n]) == part(self.plain.after, [n])
-                       for n in self.scenario.whole or self.scenario.may_go)
+                       for n in self.scenario.whole + self.scenario.grows)
         second = self.run({}, restore=False)
         if second.code != 0 and not (complete and second.code == 2):
             return [f"the same command again exits with {second.code}: {second.err.strip()}"]
-        outputs = self.scenario.whole + self.scenario.may_go
+        outputs = self.scenario.whole + self.scenario.may_go + self.scenario.grows
         if self.known(part(second.after, outputs)) != self.known(part(self.plain.after, outputs)):
             return [f"the same command again makes another output: {self.differences(second.after)}"]
         return []
