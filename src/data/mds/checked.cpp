@@ -88,8 +88,9 @@ FileState state_of(const std::string& path) {
 CheckedFiles::CheckedFiles(const Folder& folder) : index_sha256_(folder.index().sha256) {
   std::error_code error;
   folder_ = std::filesystem::canonical(folder.path(), error).string();
+  if (error) fail(Exit::kInput, "{}: cannot be looked at: {}", folder.path(), error.message());
   const std::string cache = cache_folder();
-  if (error || cache.empty()) return;
+  if (cache.empty()) return;
   path_ = join_path(cache, sha256(folder_) + ".json");
   if (!exists(path_)) return;
   try {
