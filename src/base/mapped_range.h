@@ -21,8 +21,8 @@ void release_range(const void* data);
 // Of a guarded range, until it is released: whether a byte of it could not be read. For a range without a file's name.
 const std::atomic<bool>& lost_flag(const void* data);
 
-// The file has lost nothing since it was opened: every byte read so far was its own. One stat(), Exit::kInput where that
-// fails but for a name that is gone.
+// The file has lost nothing since it was opened: every byte read so far was its own. One stat(), Exit::kInput where
+// that fails but for a name that is gone.
 bool is_whole(const MappedFile& file);
 // Exit::kInput: "FILE: PLACE: ..." with the bytes that it has and had.
 [[noreturn]] void refuse_shrunk(const MappedFile& file, const std::string& place);
