@@ -61,7 +61,7 @@ function(mantissa_cpu_kernels)
   endif()
 endfunction()
 
-mantissa_layer(base mantissa_fmt mantissa_yaml nlohmann_json::nlohmann_json OpenMP::OpenMP_CXX Threads::Threads)
+mantissa_layer(base mantissa_fmt mantissa_yaml mantissa_xxhash nlohmann_json::nlohmann_json OpenMP::OpenMP_CXX Threads::Threads)
 # The commit that run.json records.
 add_custom_target(mantissa_commit BYPRODUCTS ${CMAKE_BINARY_DIR}/generated/commit.h
   COMMAND ${CMAKE_COMMAND} -DSOURCE=${CMAKE_SOURCE_DIR} -DOUT=${CMAKE_BINARY_DIR}/generated/commit.h
