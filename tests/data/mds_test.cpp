@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/sha256.h"
+#include "data/mds/hashes.h"
 #include "data/mds/reader.h"
 #include "data/mds/rows.h"
 #include "data/mds/verify.h"
@@ -58,6 +59,19 @@ void expect_plain(const Batch& batch) {
       valid += !last;
     }
   EXPECT_EQ(batch.valid_tokens, valid);
+}
+
+// Digests as Python's hashlib and xxhash 3.6 print them.
+TEST(MdsHashes, AreThoseOfPython) {
+  std::string bytes;
+  for (int i = 0; i < 5 * 251; ++i) bytes += static_cast<char>(i % 251);
+  EXPECT_EQ(hash_hex("xxh32", bytes), "627b283c");
+  EXPECT_EQ(hash_hex("xxh64", bytes), "8abc0ca97811a7d2");
+  EXPECT_EQ(hash_hex("xxh128", bytes), "a939d5319378d3c4acaa4ac9c85b4031");
+  EXPECT_EQ(hash_hex("xxh3_64", bytes), "acaa4ac9c85b4031");
+  EXPECT_EQ(hash_hex("sha1", bytes), "f1441183db2c27baf96387d40d1332e2b0a64d22");
+  EXPECT_EQ(hash_hex("xxh64", ""), "ef46db3751d8e999");
+  EXPECT_FALSE(known_hash("md5"));
 }
 
 TEST(MdsReader, TextOfSeveralShards) {
@@ -135,7 +149,7 @@ TEST(MdsReader, FixturesVerify) {
   const VerifyReport gz = verify(fixture("text_gz"));
   EXPECT_EQ(gz.hashes, 1);
   ASSERT_EQ(gz.notes.size(), 1u);
-  EXPECT_EQ(gz.notes[0], "hash md5 is not checked (known: sha1, sha256, xxh64)");
+  EXPECT_EQ(gz.notes[0], "hash md5 is not checked (known: sha1, sha256, xxh32, xxh64, xxh128, xxh3_64)");
 }
 
 TEST(MdsRows, TokensOfEveryKind) {

@@ -54,7 +54,7 @@ std::vector<Part> parts_of(const Folder& folder) {
     Part part{.file = raw ? &shard.raw : &shard.zip, .path = {}, .algorithm = {}, .state = {}};
     part.path = folder.path_of(*part.file);
     part.state = state_of(part.path);
-    for (const char* algorithm : {"xxh64", "sha1", "sha256"})
+    for (const char* algorithm : {"xxh32", "xxh3_64", "xxh64", "xxh128", "sha1", "sha256"})
       if (part.file->hashes.contains(algorithm)) part.algorithm = algorithm;
     parts.push_back(std::move(part));
   }

@@ -1,11 +1,13 @@
 #include "data/mds/hashes.h"
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <bit>
 #include <cstdint>
 #include <cstring>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/sha256.h"
 
@@ -53,53 +55,22 @@ std::string sha1(std::string_view bytes) {
   return out;
 }
 
-constexpr uint64_t kPrime1 = 0x9e3779b185ebca87, kPrime2 = 0xc2b2ae3d27d4eb4f, kPrime3 = 0x165667b19e3779f9,
-                   kPrime4 = 0x85ebca77c2b2ae63, kPrime5 = 0x27d4eb2f165667c5;
-
-template <class T>
-T load(const char* at) {
-  T value;
-  std::memcpy(&value, at, sizeof(T));
-  return value;
-}
-
-uint64_t xxh_round(uint64_t lane, uint64_t input) { return std::rotl(lane + input * kPrime2, 31) * kPrime1; }
-
-uint64_t xxh64(std::string_view bytes) {
-  const char* at = bytes.data();
-  size_t left = bytes.size();
-  uint64_t hash = kPrime5;
-  if (left >= 32) {
-    uint64_t lanes[4] = {kPrime1 + kPrime2, kPrime2, 0, 0 - kPrime1};
-    for (; left >= 32; at += 32, left -= 32)
-      for (int i = 0; i < 4; ++i) lanes[i] = xxh_round(lanes[i], load<uint64_t>(at + 8 * i));
-    hash = std::rotl(lanes[0], 1) + std::rotl(lanes[1], 7) + std::rotl(lanes[2], 12) + std::rotl(lanes[3], 18);
-    for (const uint64_t lane : lanes) hash = (hash ^ xxh_round(0, lane)) * kPrime1 + kPrime4;
-  }
-  hash += bytes.size();
-  for (; left >= 8; at += 8, left -= 8)
-    hash = std::rotl(hash ^ xxh_round(0, load<uint64_t>(at)), 27) * kPrime1 + kPrime4;
-  if (left >= 4) {
-    hash = std::rotl(hash ^ (load<uint32_t>(at) * kPrime1), 23) * kPrime2 + kPrime3;
-    at += 4, left -= 4;
-  }
-  for (; left > 0; ++at, --left) hash = std::rotl(hash ^ (static_cast<uint8_t>(*at) * kPrime5), 11) * kPrime1;
-  hash = (hash ^ (hash >> 33)) * kPrime2;
-  hash = (hash ^ (hash >> 29)) * kPrime3;
-  return hash ^ (hash >> 32);
-}
-
 }  // namespace
 
 bool known_hash(std::string_view algorithm) {
-  return algorithm == "sha1" || algorithm == "sha256" || algorithm == "xxh64";
+  for (const std::string_view known : {"sha1", "sha256", "xxh32", "xxh64", "xxh128", "xxh3_64"})
+    if (algorithm == known) return true;
+  return false;
 }
 
 std::string hash_hex(std::string_view algorithm, std::string_view bytes) {
   if (algorithm == "sha1") return sha1(bytes);
   if (algorithm == "sha256") return sha256(bytes);
-  check(algorithm == "xxh64", "hash {}", algorithm);
-  return fmt::format("{:016x}", xxh64(bytes));
+  if (algorithm == "xxh32") return fmt::format("{:08x}", XXH32(bytes.data(), bytes.size(), 0));
+  if (algorithm == "xxh64") return fmt::format("{:016x}", XXH64(bytes.data(), bytes.size(), 0));
+  if (algorithm == "xxh128") return checksum_of(bytes);
+  check(algorithm == "xxh3_64", "hash {}", algorithm);
+  return fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
 }
 
 }  // namespace mantissa::mds

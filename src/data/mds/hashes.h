@@ -1,5 +1,5 @@
-// Hashes of shard files by the names that index.json gives them: sha1 (FIPS 180-4), sha256, xxh64 (github.com/Cyan4973/
-// xxHash, seed 0). They find damage; who can change a shard can change the index too.
+// Hashes of shard files by the names that index.json gives them: sha1 (FIPS 180-4), sha256, and those of
+// github.com/Cyan4973/xxHash with seed 0. They find damage; who can change a shard can change the index too.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace mantissa::mds {
 
-inline constexpr std::string_view kKnownHashes = "sha1, sha256, xxh64";
+inline constexpr std::string_view kKnownHashes = "sha1, sha256, xxh32, xxh64, xxh128, xxh3_64";
 
 bool known_hash(std::string_view algorithm);
 // Lower-case hex digits, as Python's hexdigest(). Exit::kInternal for an algorithm that is not known.
