@@ -106,6 +106,7 @@ Reader Reader::parse(std::span<const std::byte> image, const std::string& name) 
 
   Reader reader;
   reader.name_ = name;
+  reader.header_ = image.first(8 + length);
   Header header = parse_header(json, name);
   reader.metadata_ = std::move(header.metadata);
   reader.tensors_ = std::move(header.tensors);

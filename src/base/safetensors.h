@@ -43,6 +43,7 @@ class Reader {
 
   const std::map<std::string, View>& tensors() const { return tensors_; }
   const Metadata& metadata() const { return metadata_; }
+  std::span<const std::byte> header() const { return header_; }  // as it stands in the file, with its length before it
   const std::string& name() const { return name_; }
   // For whoever has copied bytes of views: the file has not become shorter since it was opened (Exit::kInput).
   void check_whole() const;
@@ -55,6 +56,7 @@ class Reader {
   std::string name_;
   std::map<std::string, View> tensors_;
   Metadata metadata_;
+  std::span<const std::byte> header_;
 };
 
 struct TensorInfo {
@@ -72,13 +74,15 @@ class Writer {
 
   // In the order in which their data is due.
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
+  // The header as it stands in the file, with its length before it.
+  const std::string& header() const { return header_; }
   // The next bytes of the data: tensor after tensor, in pieces of any size.
   void write(std::span<const std::byte> bytes);
   void commit();
 
  private:
   OutputFile file_;
-  std::string path_;
+  std::string path_, header_;
   std::vector<TensorInfo> tensors_;
   uint64_t due_ = 0;  // bytes of data to come
 };

@@ -41,8 +41,9 @@ Writer::Writer(const std::string& path, std::vector<TensorInfo> tensors, const M
   json.append((8 - json.size() % 8) % 8, ' ');
   const uint64_t length = json.size();
   check(length <= kMaxHeaderBytes, "safetensors: {}: header of {} bytes, limit {}", path, length, kMaxHeaderBytes);
-  file_.write(std::as_bytes(std::span(&length, 1)));
-  file_.write(json);
+  header_.assign(reinterpret_cast<const char*>(&length), sizeof(length));
+  header_ += json;
+  file_.write(header_);
 }
 
 void Writer::write(std::span<const std::byte> bytes) {

@@ -1,0 +1,133 @@
+#include "train/checkpoint/saver.h"
+
+#include <chrono>
+#include <utility>
+
+namespace mantissa {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+constexpr int64_t kAlignment = 64;
+int64_t padded(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+}  // namespace
+
+CheckpointSaver::CheckpointSaver(CheckpointStore store, SaverOptions options)
+    : store_(std::move(store)),
+      options_(std::move(options)),
+      thread_([this](const std::stop_token& stop) { run(stop); }) {}
+
+CheckpointSaver::~CheckpointSaver() {
+  thread_.request_stop();
+  changed_.notify_all();
+}
+
+int64_t CheckpointSaver::copy_bytes(const Visit& visit) {
+  int64_t bytes = 0;
+  visit([&](const StateTensor& state) { bytes += padded(state.tensor.bytes()); });
+  return bytes;
+}
+
+void CheckpointSaver::save(int64_t step, Json run, const Visit& visit, std::optional<int64_t> best) {
+  wait();
+  const auto begin = Clock::now();
+  if (const int64_t bytes = copy_bytes(visit); bytes > room_) {
+    copy_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(bytes));
+    room_ = bytes;
+  }
+  tensors_.clear();
+  std::byte* to = copy_.get();
+  visit([&](const StateTensor& state) {
+    const int64_t bytes = state.tensor.bytes();
+    read_state(state, to);
+    tensors_.push_back({state.name, state.tensor.dtype, state.tensor.shape, {to, static_cast<size_t>(bytes)}});
+    to += padded(bytes);
+  });
+  step_ = step, run_ = std::move(run), best_ = best;
+  report_ = {.step = step, .copy_seconds = since(begin)};
+  {
+    const std::lock_guard lock(mutex_);
+    busy_ = true;
+  }
+  changed_.notify_all();
+}
+
+void CheckpointSaver::wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !busy_; });
+  rethrow();
+}
+
+void CheckpointSaver::poll() {
+  const std::lock_guard lock(mutex_);
+  rethrow();
+}
+
+void CheckpointSaver::rethrow() {
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+}
+
+std::vector<SaveReport> CheckpointSaver::finished() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(finished_, {});
+}
+
+std::vector<std::string> CheckpointSaver::warnings() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(warnings_, {});
+}
+
+void CheckpointSaver::run(const std::stop_token& stop) {
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      if (!changed_.wait(lock, stop, [this] { return busy_; })) return;
+    }
+    std::exception_ptr failure;
+    try {
+      write(stop);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      busy_ = false;
+      failure_ = failure;
+    }
+    changed_.notify_all();
+  }
+}
+
+// A disk may be full for a while; damage and mistakes do not pass.
+void CheckpointSaver::write(const std::stop_token& stop) {
+  const auto begin = Clock::now();
+  for (size_t tries = 0;; ++tries) {
+    try {
+      write_checkpoint(store_.place(step_), step_, run_, tensors_, options_.file_bytes);
+      break;
+    } catch (const Error& error) {
+      if (error.code() != Exit::kStorage || tries == options_.retry_seconds.size() || stop.stop_requested()) throw;
+      const double seconds = options_.retry_seconds[tries];
+      std::unique_lock lock(mutex_);
+      warnings_.push_back(
+          fmt::format("checkpoint of step {}: {}; tried again in {:g} s", step_, error.what(), seconds));
+      changed_.wait_for(lock, stop, std::chrono::duration<double>(seconds), [] { return false; });
+    }
+  }
+  report_.write_seconds = since(begin);
+  report_.bytes = Checkpoint::open(store_.place(step_)).bytes();
+  std::string trouble;
+  try {
+    store_.prune(step_, options_.keep, best_);
+  } catch (const Error& error) {
+    if (error.code() != Exit::kStorage && error.code() != Exit::kInput) throw;
+    trouble = fmt::format("old checkpoints stay: {}", error.what());
+  }
+  const std::lock_guard lock(mutex_);
+  finished_.push_back(report_);
+  if (!trouble.empty()) warnings_.push_back(std::move(trouble));
+}
+
+}  // namespace mantissa
