@@ -51,11 +51,6 @@ bool look_at(const std::string& path, struct stat& info) {
   return false;
 }
 
-std::string parent_of(const std::string& path) {
-  const std::string parent = std::filesystem::path(path).parent_path().string();
-  return parent.empty() ? "." : parent;
-}
-
 }  // namespace
 
 MappedFile MappedFile::open(const std::string& path, Links links) {
@@ -199,6 +194,11 @@ void write_atomic(const std::string& path, std::string_view text) {
   AtomicFile file(path);
   file.write(text);
   file.commit();
+}
+
+std::string parent_of(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
 }
 
 void make_dirs(const std::string& path) {

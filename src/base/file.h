@@ -74,6 +74,7 @@ bool exists(const std::string& path);  // Exit::kInput where it cannot be told: 
 bool is_directory(const std::string& path);
 uint64_t file_size(const std::string& path);
 std::string join_path(const std::string& folder, const std::string& name);
+std::string parent_of(const std::string& path);  // "." of a name alone
 // The whole of a regular file of at most `max_bytes`.
 std::string read_text(const std::string& path, uint64_t max_bytes = uint64_t{64} << 20);
 void write_atomic(const std::string& path, std::string_view text);

@@ -39,11 +39,6 @@ std::string without_slash(std::string path) {
   return path;
 }
 
-std::string parent_of(const std::string& path) {
-  const std::string parent = std::filesystem::path(path).parent_path().string();
-  return parent.empty() ? "." : parent;
-}
-
 }  // namespace
 
 std::vector<FolderEntry> list_folder(const std::string& folder) {

@@ -8,7 +8,7 @@
 namespace mantissa {
 namespace {
 
-constexpr int64_t kBeside = 64;  // tokens that a template and the post-processor put around a prompt, at most
+constexpr int64_t kAround = 64;  // tokens that a template and the post-processor put around a prompt, at most
 
 // Positions for the longest prompt and its generation: a token stands for a byte at least.
 int64_t room_of(const TrainConfig& config) {
@@ -16,7 +16,7 @@ int64_t room_of(const TrainConfig& config) {
   for (const std::string& prompt : config.sample.prompts) longest = std::max(longest, prompt.size());
   longest += config.data.system_prompt.size() + config.data.prompt_suffix.size();
   return std::min(config.model.max_position_embeddings,
-                  static_cast<int64_t>(longest) + kBeside + config.sample.max_new_tokens);
+                  static_cast<int64_t>(longest) + kAround + config.sample.max_new_tokens);
 }
 
 std::vector<int32_t> tokens_of(const DataConfig& data, const Tokenizer& tokenizer, const std::string& prompt,

@@ -1,5 +1,5 @@
-// A checkpoint: a folder of safetensors files and manifest.json (docs/run_checkpoints.md). It is written beside its place
-// and takes its name when every file is durable; it is read with every byte checked.
+// A checkpoint: a folder of safetensors files and manifest.json (docs/run_checkpoints.md). It is written beside its
+// place and takes its name when every file is durable; it is read with every byte checked.
 #pragma once
 
 #include <cstddef>
