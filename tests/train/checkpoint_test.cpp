@@ -357,6 +357,14 @@ TEST(CheckpointSaver, TriesAgainThenFails) {
   hopeless.save(2, kRun, visit);
   EXPECT_NE(error_of([&] { hopeless.wait(); }, Exit::kStorage), "");
   EXPECT_EQ(read_whole(folder / "kept/step_1"), "");
+
+  ::testing::internal::CaptureStderr();
+  {
+    CheckpointSaver unheard(store, {.retry_seconds = {60}});
+    unheard.save(3, kRun, visit);
+  }
+  const std::string last_words = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(last_words.find("the checkpoint of step 3 was not saved"), std::string::npos) << last_words;
 }
 
 }  // namespace

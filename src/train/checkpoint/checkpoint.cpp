@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "base/checksum.h"
 #include "base/file.h"
@@ -185,7 +186,7 @@ void Checkpoint::restore(const std::function<void(const StateVisitor&)>& visit) 
   visit([&](const StateTensor& state) {
     check(wanted.emplace(state.name, state).second, "state tensor {} is enumerated twice", state.name);
   });
-  std::map<std::string, int64_t> filled;
+  std::set<std::string> filled;
   read([&](const CheckpointPiece& piece, std::span<const std::byte> bytes) {
     const auto found = wanted.find(piece.tensor);
     if (found == wanted.end()) fail(Exit::kInput, "{}: tensor {}: this run has no such state", folder_, piece.tensor);
@@ -197,7 +198,7 @@ void Checkpoint::restore(const std::function<void(const StateVisitor&)>& visit) 
     part.tensor.data = static_cast<std::byte*>(state.tensor.data) + bytes_of(state.tensor.dtype, piece.first);
     part.tensor.shape = {piece.count};
     write_state(part, bytes.data());
-    filled[piece.tensor] += piece.count;
+    filled.insert(piece.tensor);
   });
   for (const auto& [name, state] : wanted)
     if (!filled.contains(name)) fail(Exit::kInput, "{}: tensor {} is not in the checkpoint", folder_, name);

@@ -21,7 +21,13 @@ CheckpointSaver::CheckpointSaver(CheckpointStore store, SaverOptions options)
 
 CheckpointSaver::~CheckpointSaver() {
   thread_.request_stop();
-  changed_.notify_all();
+  thread_.join();
+  for (const std::string& warning : warnings_) fmt::print(stderr, "warning: {}\n", warning);
+  try {
+    rethrow();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "warning: the checkpoint of step {} was not saved: {}\n", step_, error.what());
+  }
 }
 
 int64_t CheckpointSaver::copy_bytes(const Visit& visit) {

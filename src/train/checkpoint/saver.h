@@ -27,7 +27,8 @@ class CheckpointSaver {
   using Visit = std::function<void(const StateVisitor&)>;
 
   CheckpointSaver(CheckpointStore store, SaverOptions options = {});
-  // Ends the thread: a save that is being written is finished, one that waits for the disk is given up.
+  // Ends the thread: a save that is being written is finished, one that waits for the disk is given up. What nobody has
+  // asked for by then is said on stderr.
   ~CheckpointSaver();
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
