@@ -9,7 +9,7 @@
 #include "base/units.h"
 #include "report/html.h"
 #include "report/table.h"
-#include "train/compare.h"
+#include "train/compare_pace.h"
 
 namespace mantissa {
 namespace {
@@ -21,14 +21,21 @@ void print_table(Console& console, const std::string& folder) {
   fmt::print("{}", report::render_compare_table(report::read_compare(folder), style));
 }
 
-// One line for a row that has ended, printed while the others go on.
-void print_row(Console& console, const std::string& folder, size_t index, size_t count) {
-  const report::CompareResult result = report::read_compare(folder);
-  const report::CompareRow& row = result.rows.back();
+// The columns of the rows that are printed as they end.
+constexpr const char* kRow = "{:>5}  {:<8} {:<15} {:<19} {:>8} {:>8} {:>9} {:>8}  {}";
+
+void print_row_head(Console& console) {
+  console.line(fmt::format(kRow, "row", "weights", "recipe", "scope", "loss", "Δ loss", "tok/s", "took", "left"));
+}
+
+// One line for a row that has ended, printed while the others go on. `left`: seconds.
+void print_row(Console& console, const report::CompareRow& row, size_t index, size_t count, double left) {
+  const bool baseline = row.baseline();
   console.line(
-      fmt::format("{:>2}/{}  {:<8} {:<15} {:<19} loss {:.4f}  Δ {:<8} {:>7} tok/s  {}", index + 1, count, row.weights,
-                  row.recipe, row.scope, row.loss.value_or(NAN), report::fixed(row.delta_loss, 4, true),
-                  grouped(static_cast<int64_t>(row.tokens_per_s.value_or(0))), duration_text(row.seconds.value_or(0))));
+      fmt::format(kRow, fmt::format("{}/{}", index + 1, count), row.weights, row.recipe, baseline ? "–" : row.scope,
+                  report::fixed(row.loss, 4), baseline ? "–" : report::fixed(row.delta_loss, 4, true),
+                  grouped(static_cast<int64_t>(row.tokens_per_s.value_or(0))), duration_text(row.seconds.value_or(0)),
+                  index + 1 == count ? "" : "about " + duration_text(left)));
   if (!row.note.empty()) console.line("       " + row.note);
 }
 
@@ -53,8 +60,11 @@ int compare_verb(const std::vector<std::string>& given) {
   catch_stop_signals();
   const std::string folder = config.run.folder();
   const std::string html = join_path(folder, "report.html");
-  size_t current = 0, count = compare_rows(config).size();
+  const std::vector<CompareRowSpec> rows = compare_rows(config);
+  const size_t count = rows.size();
+  size_t current = 0;
   CompareRowSpec spec;
+  ComparePace pace;
   bool head = false;
   CompareHooks hooks;
   ChosenDevice device;
@@ -67,7 +77,12 @@ int compare_verb(const std::vector<std::string>& given) {
     spec = row;
     if (done) console.line(fmt::format("{:>2}/{}  {} is there already", index + 1, count, row.name));
   };
-  hooks.row_ended = [&] { print_row(console, folder, current, count); };
+  hooks.row_ended = [&] {
+    const report::CompareResult result = report::read_compare(folder);
+    const report::CompareRow& row = result.rows.back();
+    pace.ended(current, row.seconds.value_or(0));
+    print_row(console, row, current, count, pace.left(current + 1, count).value_or(NAN));
+  };
   hooks.started = [&](Trainer& trainer, const Dataset& data, const MachineRates& rates) {
     if (head) return;
     head = true;
@@ -76,6 +91,12 @@ int compare_verb(const std::vector<std::string>& given) {
     print_data(console, data, config);
     console.line(fmt::format("compare   {} rows of {} tokens, the same seed, data and order in each · {}", count,
                              grouped(trainer.steps() * config.batch.tokens), folder));
+    if (console.interactive()) console.status("time      a few steps of every recipe and scope are timed");
+    if (!device.gpu && config.log.console) pace.measure(config, rows, current, data, [] { return stop_requested(); });
+    if (const auto seconds = pace.left(current, count))
+      console.line(fmt::format("time      about {} for {} rows, by a few steps of each recipe and scope",
+                               duration_text(*seconds), count - current));
+    print_row_head(console);
   };
   ReadProgress progress(console);
   hooks.reading = progress.hook();

@@ -97,11 +97,16 @@ bool glob_match(std::string_view pattern, std::string_view name) {
   return p == pattern.size();
 }
 
+const std::vector<std::string>& scope_names() {
+  static const std::vector<std::string> names = {"linear", "linear+logits", "linear+logits+norm"};
+  return names;
+}
+
 void PrecisionConfig::describe(config::Fields& f) {
   f.choice("weights", weights, {"fp32", "bf16", "bf16-sr"},
            "fp32: FP32 master with a BF16 copy; bf16-sr: stochastic rounding");
   f.choice("recipe", recipe, recipe_names(), "precision of the linear layers");
-  f.choice("scope", scope, {"linear", "linear+logits", "linear+logits+norm"}, "which layers the recipe takes");
+  f.choice("scope", scope, scope_names(), "which layers the recipe takes");
   f.choice("path", path, {"auto", "native", "emulated"},
            "auto: native where the device has the format, else exact emulation");
   options.describe(f);

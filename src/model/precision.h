@@ -16,10 +16,13 @@ struct PrecisionRule {
   std::string match, recipe;
 };
 
+// The scopes, the narrowest first.
+const std::vector<std::string>& scope_names();
+
 struct PrecisionConfig {
   std::string weights = "fp32";  // fp32 | bf16 | bf16-sr
   std::string recipe = "bf16";   // a row of recipe_table()
-  std::string scope = "linear";  // linear | linear+logits | linear+logits+norm
+  std::string scope = "linear";  // of scope_names()
   std::string path = "auto";     // auto | native | emulated
   RecipeOptions options;
   std::vector<PrecisionRule> rules;                          // the last match wins

@@ -13,8 +13,6 @@
 namespace mantissa {
 namespace {
 
-const char* kScopes[] = {"linear", "linear+logits", "linear+logits+norm"};
-
 // The recipe that the others are measured against.
 std::string baseline_recipe() { return plain_recipe(/*full_precision=*/false).name; }
 
@@ -193,7 +191,7 @@ std::vector<CompareRowSpec> compare_rows(const TrainConfig& config) {
     rows.push_back(row);
   };
   for (const std::string& weights : config.compare.weights) add(weights, baseline_recipe(), "none");
-  for (const char* scope : kScopes)
+  for (const std::string& scope : config.compare.scopes)
     for (const std::string& recipe : config.precision.recipes)
       for (const std::string& weights : config.compare.weights) add(weights, recipe, scope);
   return rows;
@@ -203,7 +201,7 @@ TrainConfig row_config(const TrainConfig& config, const CompareRowSpec& row, int
   TrainConfig c = config;
   c.precision.weights = row.weights;
   c.precision.recipe = row.recipe;
-  c.precision.scope = row.scope == "none" ? kScopes[0] : row.scope;
+  c.precision.scope = row.scope == "none" ? scope_names().front() : row.scope;
   c.run.seed += repeat;
   c.run.name = row.name;
   c.train.save_weights = config.compare.save_weights;

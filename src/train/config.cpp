@@ -116,6 +116,7 @@ void TrainConfig::describe(config::Fields& fields) {
   });
   fields.section("compare", [this](config::Fields& f) {
     f.texts("weights", compare.weights, "dtypes of the weights that are compared: fp32, bf16, bf16-sr");
+    f.texts("scopes", compare.scopes, "how far the recipes that are compared reach, as precision.scope");
     f.integer("seeds", compare.seeds, "repeats of each row over seeds; the table then carries their spread",
               {.min = 1, .max = 100});
     f.boolean("save_weights", compare.save_weights, "keep the final weights of every row");
@@ -139,6 +140,10 @@ void TrainConfig::resolve() {
   if (compare.weights.empty())
     fail(Exit::kUsage, "compare.weights: empty, expected at least one of fp32, bf16, bf16-sr");
   refuse_twice("compare.weights", compare.weights);
+  refuse_twice("compare.scopes", compare.scopes);
+  for (const std::string& scope : compare.scopes)
+    if (std::find(scope_names().begin(), scope_names().end(), scope) == scope_names().end())
+      fail(Exit::kUsage, "compare.scopes: {}: expected {}", scope, join(scope_names(), ", "));
   refuse_twice("precision.recipes", precision.recipes);
   for (const std::string& weights : compare.weights)
     if (weights != "fp32" && weights != "bf16" && weights != "bf16-sr")

@@ -59,6 +59,7 @@ struct LogConfig {
 
 struct CompareConfig {
   std::vector<std::string> weights = {"fp32", "bf16"};
+  std::vector<std::string> scopes = scope_names();
   int64_t seeds = 1;  // repeats of each row
   bool save_weights = false;
 };

@@ -220,6 +220,17 @@ StepProfile summarize_ops(const std::vector<OpTime>& ops) {
   return profile;
 }
 
+double step_seconds(const TrainConfig& config, const Dataset& data, int64_t steps) {
+  const PlanTarget target{.bytes = machine().memory_bytes};
+  const MemoryPlan plan = plan_memory(config, target);
+  Feed feed(config, plan, &data);
+  Runner runner(config, engine_options(config, plan.micro_rows, target), nullptr, feed);
+  runner.step();
+  double seconds = 0;
+  for (int64_t i = 0; i < steps; ++i) seconds += runner.step();
+  return seconds / static_cast<double>(steps);
+}
+
 StepBench bench_steps(const TrainConfig& config, const Dataset* data, Device* device, const StepBenchOptions& options) {
   const Clock::time_point start = Clock::now();
   const auto tell = [&](const char* what) {

@@ -65,6 +65,10 @@ struct StepBench {
 // gradients are not, Exit::kInternal where the loss of untrained weights is far from ln(vocabulary).
 StepBench bench_steps(const TrainConfig& config, const Dataset* data, Device* device, const StepBenchOptions& options);
 
+// Seconds of a whole step on the CPU: the mean of `steps` behind a first one, of new weights on `data`. Nothing is
+// verified.
+double step_seconds(const TrainConfig& config, const Dataset& data, int64_t steps);
+
 // Sums of a profile's ops by kind. GEMMs beside the loss are the logits'.
 StepProfile summarize_ops(const std::vector<OpTime>& ops);
 

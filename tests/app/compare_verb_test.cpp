@@ -65,6 +65,13 @@ TEST_F(Comparison, TwentyRows) {
   const std::string html = read_text(folder / "run/report.html");
   EXPECT_NE(html.find("nvfp4"), std::string::npos);
   EXPECT_NE(r.out.find("linear+logits+norm"), std::string::npos) << "no table was printed";
+  // Rows stand below their head as they end; the last one leaves nothing.
+  const size_t head = r.out.find("row  weights"), first = r.out.find(" 1/20  fp32     bf16"),
+               last = r.out.find("20/20");
+  EXPECT_TRUE(head < first && first < last && last != std::string::npos) << r.out;
+  EXPECT_NE(r.out.substr(first, r.out.find('\n', first) - first).find("about "), std::string::npos) << r.out;
+  EXPECT_EQ(r.out.substr(last, r.out.find('\n', last) - last).find("about "), std::string::npos) << r.out;
+  EXPECT_EQ(r.out.find("time   "), std::string::npos) << "three steps are not timed in advance";
 
   // Finished: it says so, trains nothing, keeps the figures.
   const std::string before = read_text(folder / "run/compare.json");

@@ -5,7 +5,10 @@
 #include <regex>
 #include <sstream>
 
+#include "app/read_config.h"
+#include "base/text.h"
 #include "tests/app/verb_run.h"
+#include "train/compare.h"
 
 namespace mantissa::testing {
 namespace {
@@ -101,6 +104,20 @@ TEST(ConfigFigures, FineTunesFitOneGpu) {
       EXPECT_EQ(r.code, 0) << config << " " << state << "\n" << r.err;
     }
   EXPECT_EQ(total("qwen2.5-14b-finetune.yaml", "h100", "--optimizer.state=8bit").code, static_cast<int>(Exit::kMemory));
+}
+
+// `./run demo --quick` says how much of the demo it leaves out.
+TEST(ConfigFigures, TheQuickDemoIsThePartOfTheDemoThatItSays) {
+  const std::string run = text_of(fs::path(MANTISSA_SOURCE_DIR) / "run");
+  const std::string path = (fs::path(MANTISSA_SOURCE_DIR) / "configs" / "quickstart.yaml").string();
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(run, found, std::regex(R"(quick=\('--([^']*)' --([^) ]*)\))")));
+  const TrainConfig whole = read_train_config(path, {}, {}),
+                    quick = read_train_config(path, {found[1].str(), found[2].str()}, {});
+  const auto shares =
+      fmt::format("quick: {} of the demo's {} rows (scope {} alone), {} of its {} steps", compare_rows(quick).size(),
+                  compare_rows(whole).size(), join(quick.compare.scopes, ", "), quick.steps(0), whole.steps(0));
+  EXPECT_NE(run.find(shares), std::string::npos) << shares;
 }
 
 // The reference's own example warms up for 2,000 of 1,760 steps.

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "tests/train/small_run.h"
+#include "train/compare_pace.h"
 
 namespace mantissa {
 namespace {
@@ -94,6 +95,54 @@ TEST(Compare, ARowThatCannotRunStopsBeforeTheFirst) {
   EXPECT_NE(message.find("bf16-fp32-linear"), std::string::npos) << message;
   EXPECT_EQ(begun, 0u);
   EXPECT_FALSE(exists(c.run.dir));
+}
+
+TEST(Compare, ScopesAreThoseOfTheConfig) {
+  const TempFolder folder;
+  TrainConfig c = small_run(folder, "c");
+  c.compare.scopes = {"linear+logits"};
+  std::vector<std::string> names;
+  for (const CompareRowSpec& row : compare_rows(c)) names.push_back(row.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"fp32-bf16", "fp32-mxfp8-linear+logits"}));
+  c.compare.scopes = {"logits"};
+  EXPECT_NE(error_of(Exit::kUsage, [&] { c.resolve(); }).find("compare.scopes: logits: expected linear, linear+"),
+            std::string::npos);
+  c.compare.scopes = {"linear", "linear"};
+  EXPECT_NE(error_of(Exit::kUsage, [&] { c.resolve(); }).find("compare.scopes: linear is listed twice"),
+            std::string::npos);
+}
+
+TEST(ComparePace, RowsThatEndedScaleWhatWasForetold) {
+  const TempFolder folder;
+  TrainConfig c = small_run(folder, "c");
+  const Dataset data = Dataset::load(c.data, 1, {});
+  const std::vector<CompareRowSpec> rows = compare_rows(c);
+  const auto foretold = [&](const TrainConfig& config, size_t first) {
+    ComparePace pace;
+    pace.measure(config, rows, first, data, {});
+    return pace;
+  };
+  EXPECT_FALSE(foretold(c, 0).left(0, rows.size())) << "rows of 4 steps are not timed";
+  c.train.steps = ComparePace::kLeastSteps;
+  ComparePace pace = foretold(c, 1);
+  const double three = pace.left(1, 4).value(), two = pace.left(2, 4).value(), none = pace.left(4, 4).value();
+  EXPECT_GT(two, 0);
+  EXPECT_GT(three, two);
+  EXPECT_EQ(none, 0);
+  pace.ended(1, 10 * (three - two));
+  EXPECT_NEAR(pace.left(2, 4).value(), 10 * two, 1e-9 * two) << "ten times as slow as foretold";
+  ComparePace stopped;
+  stopped.measure(c, rows, 0, data, [] { return true; });
+  EXPECT_FALSE(stopped.left(0, 4));
+}
+
+// Without steps timed in advance the rows that have ended are all there is.
+TEST(ComparePace, RowsThatEndedSpeakForTheRest) {
+  ComparePace pace;
+  EXPECT_FALSE(pace.left(0, 20));
+  pace.ended(0, 2);
+  pace.ended(1, 4);
+  EXPECT_EQ(pace.left(2, 20), 54);
 }
 
 // A device of which a run may take `bytes`.
