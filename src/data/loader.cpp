@@ -67,17 +67,19 @@ void Loader::work() {
   }
 }
 
-const StepBatches& Loader::next() {
+const StepBatches* Loader::next(const std::function<bool()>& stop) {
   const auto begin = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
   const int64_t step = taken_ + 1;
   check(step <= options_.steps, "Loader: step {} of {}", step, options_.steps);
   taken_ = step;
   freed_.notify_one();
-  filled_.wait(lock, [&] { return ready_ >= step || error_; });
+  const auto there = [&] { return ready_ >= step || error_; };
+  while (!filled_.wait_for(lock, std::chrono::milliseconds(100), there))
+    if (stop && stop()) return nullptr;
   waited_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (ready_ < step) std::rethrow_exception(error_);
-  return slot(step);
+  return &slot(step);
 }
 
 }  // namespace mantissa

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -42,7 +43,9 @@ class Loader {
 
   // The next step's batches, which stay until the next call. What filling them threw is thrown here, with "step N" in
   // front.
-  const StepBatches& next();
+  const StepBatches& next() { return *next(nullptr); }
+  // The same; null as soon as `stop` says so while they are waited for. It is asked every tenth of a second.
+  const StepBatches* next(const std::function<bool()>& stop);
   // Seconds that the last next() waited.
   double waited() const { return waited_; }
 
