@@ -155,6 +155,11 @@ void print_memory(TrainConfig c, int64_t ranks, const PlanTarget& target, bool r
   else
     fmt::print("  {:<26} {:>12} of {} ({:.1f}%)\n", "total", total, bytes_text(static_cast<double>(target.bytes)),
                plan.percent());
+  if (plan.checkpoint_bytes > 0)
+    fmt::print("  {:<26} {:>12} on the disk (train.checkpoint_every: {}), {}\n", "a checkpoint",
+               bytes_text(static_cast<double>(plan.checkpoint_bytes)), c.train.checkpoint_every,
+               plan.copies ? "written from a copy in the host's memory"
+                           : "written while training stands still: no room for a copy");
   if (plan.fits) return;
   try {
     refuse_plan(c, plan, target);

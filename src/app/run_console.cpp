@@ -88,6 +88,10 @@ void print_run(Console& console, Trainer& trainer, const TrainConfig& config) {
   console.line(fmt::format("memory    {} = {} of {}", parts,
                            bytes_text(static_cast<double>(trainer.memory().ledger.total())),
                            bytes_text(static_cast<double>(trainer.memory().device_bytes))));
+  if (const MemoryPlan& plan = trainer.memory(); plan.checkpoint_bytes > 0)
+    console.line(fmt::format("          {} a checkpoint, {}", bytes_text(static_cast<double>(plan.checkpoint_bytes)),
+                             plan.copies ? "and as much of the host's memory for the copy it is written from"
+                                         : "written while training stands still: no room for a copy"));
   console.line(fmt::format("batch     {} tokens a step ({} x {} x {}) · {} steps · {:.2f} MFLOP a token",
                            grouped(config.batch.tokens), trainer.memory().micro_rows, trainer.memory().accumulation,
                            config.data.sequence_length, grouped(trainer.steps()), trainer.flops().mfu / 1e6));
@@ -117,6 +121,13 @@ Sink console_sink(Console& console, const TrainConfig& config, const ChosenDevic
         console.line(fmt::format("eval at step {}: loss {:.4f}, perplexity {:.2f}", r.step, r.loss, std::exp(r.loss)));
       },
       [&console](const SampleReport& r) { console.line(sample_line(r)); },
+      [&console](const Resumed& r) {
+        console.line(fmt::format("goes on   behind step {} of {} · {}", r.step, r.steps, r.from));
+      },
+      [&console](const CheckpointSaved& s) {
+        console.line(fmt::format("saved     step {} · {} · training stood still {:.3f} s, written in {:.2f} s", s.step,
+                                 bytes_text(static_cast<double>(s.bytes)), s.copy_seconds, s.write_seconds));
+      },
       [&console](const Warning& w) { console.warn(w.text); },
       [](const auto&) {},
   };

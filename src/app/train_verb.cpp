@@ -17,10 +17,12 @@ int train_verb(const std::vector<std::string>& given) {
   const std::vector<std::string> overrides = take_overrides(args);
   CommandLine command("One training run. Any key of the config can follow as --section.key=value.", "train");
   std::string path;
-  bool print_config = false, restart = false;
+  bool print_config = false;
+  StartOptions start;
   command.option("config", path, "YAML file").required();
   command.flag("--print-config", print_config, "print every value and where it came from, then stop");
-  command.flag("--restart", restart, "train anew although the folder holds a finished run");
+  command.flag("--restart", start.restart, "train anew, whatever the folder holds of this run; its checkpoints go");
+  command.option("--resume", start.resume, "the checkpoint to go on from; default: the newest one of the run");
   if (!command.parse(args)) return 0;
   const TrainConfig config = read_train_config(path, overrides, {.print = print_config});
   if (print_config) return 0;
@@ -47,7 +49,7 @@ int train_verb(const std::vector<std::string>& given) {
   hooks.train.events = console_sink(console, config, device);
   hooks.train.clock = process_seconds;
   hooks.train.stop = [] { return stop_requested(); };
-  const std::optional<RunResult> result = run_train(config, restart, hooks);
+  const std::optional<RunResult> result = run_train(config, start, hooks);
   if (!result) {
     console.line(
         fmt::format("{} holds a finished run: loss {:.4f}; --restart trains anew", folder, finished_loss(folder)));

@@ -46,12 +46,6 @@ std::string title_of(const ReportData& data) {
   return fmt::format("{} runs", data.runs.size());
 }
 
-// "2026-01-02T03:04:05Z" -> "2026-01-02 03:04 UTC"; a text of another form as it is.
-std::string minute_of(const std::string& time) {
-  if (time.size() != 20 || time[10] != 'T' || time.back() != 'Z') return time;
-  return time.substr(0, 10) + " " + time.substr(11, 5) + " UTC";
-}
-
 std::string subtitle(const ReportData& data) {
   if (data.runs.empty()) return {};
   const Json& info = data.runs.front().info;
@@ -63,7 +57,7 @@ std::string subtitle(const ReportData& data) {
   add(plain(at_path(info, "data.name")));
   add(plain(at_path(info, "steps")) + " steps");
   add(plain(at_path(info, "machine.cpu")));
-  add(minute_of(plain(at_path(info, "started"))));
+  add(plain(at_path(info, "started")));
   return out;
 }
 

@@ -179,6 +179,16 @@ std::vector<std::string> row_folders(const TrainConfig& config, const std::vecto
   return names;
 }
 
+// A row's checkpoints are for going on inside it.
+void drop_checkpoints(const std::string& row) {
+  if (exists(row)) RunFolder(row, RunFolder::Kind::kRun).drop_checkpoints();
+}
+
+void drop_row_checkpoints(const TrainConfig& config, const CompareRowSpec& spec) {
+  for (int64_t repeat = 0; repeat < config.compare.seeds; ++repeat)
+    drop_checkpoints(row_config(config, spec, repeat).run.dir);
+}
+
 }  // namespace
 
 std::vector<CompareRowSpec> compare_rows(const TrainConfig& config) {
@@ -244,6 +254,8 @@ bool run_compare(const TrainConfig& config, bool restart, const CompareHooks& ho
   if (restart) {
     folder.begin(identity);
     folder.drop_rows(row_folders(config, specs));
+    for (const std::string& name : row_folders(config, specs))
+      drop_checkpoints(join_path(join_path(config.run.folder(), "rows"), name));
   } else {
     folder.go_on(identity);
   }
@@ -254,16 +266,26 @@ bool run_compare(const TrainConfig& config, bool restart, const CompareHooks& ho
     const CompareRowSpec& spec = specs[i];
     const bool done = find_row(rows, spec.name) != nullptr;
     if (hooks.row_begins) hooks.row_begins(i, specs.size(), spec, done);
-    if (done) continue;
+    if (done) {
+      drop_row_checkpoints(config, spec);
+      continue;
+    }
     std::vector<RunResult> repeats;
     Json info;
     std::string note;
+    RunHooks row_hooks = hooks;
+    row_hooks.started = [&](Trainer& trainer, const Dataset& rows_of, const MachineRates& against) {
+      if (info.is_null()) info = trainer.info(), note = trainer.rules_note();
+      if (hooks.started) hooks.started(trainer, rows_of, against);
+    };
     for (int64_t repeat = 0; repeat < config.compare.seeds; ++repeat) {
       const TrainConfig c = row_config(config, spec, repeat);
-      Trainer trainer(c, data.of(c.run.seed), rates, device);
-      if (info.is_null()) info = trainer.info(), note = trainer.rules_note();
-      if (hooks.started) hooks.started(trainer, data.of(c.run.seed), rates);
-      repeats.push_back(in_context(spec.name, [&] { return trainer.run(c.run.dir, hooks.train); }));
+      repeats.push_back(in_context(spec.name, [&] {
+        RunFolder row(c.run.dir, RunFolder::Kind::kRun);
+        const std::optional<ResumePoint> point = ResumePoint::find(c, {});
+        if (point) point->expect_device(device);
+        return train_into(row, c, point, data.of(c.run.seed), rates, device, row_hooks);
+      }));
     }
     rows.push_back(row_json(spec, note, repeats));
     fill_deltas(rows);
@@ -289,6 +311,7 @@ bool run_compare(const TrainConfig& config, bool restart, const CompareHooks& ho
     }
     folder.expect_held();
     write_atomic(path, out.dump(2) + "\n");
+    drop_row_checkpoints(config, spec);
     if (hooks.row_ended) hooks.row_ended();
   }
   return true;

@@ -1,6 +1,7 @@
 #include "train/config.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/config_difference.h"
 #include "base/error.h"
@@ -8,6 +9,7 @@
 #include "base/text.h"
 #include "data/mds/prepared.h"
 #include "data/tokenizer/tokenizer.h"
+#include "train/checkpoint/interval.h"
 
 namespace mantissa {
 namespace {
@@ -40,6 +42,17 @@ int64_t vocabulary_of(const DataConfig& data) {
   } catch (const Error& error) {
     fail(error.code(), "model.vocab_size: not given, and the tokenizer cannot be asked: {}", error.what());
   }
+}
+
+// Nothing where the text is of a version with other keys.
+std::optional<TrainConfig> config_of(const std::string& recorded) {
+  TrainConfig config;
+  try {
+    config::Source::from_text(recorded, "config").read([&config](config::Fields& f) { config.describe(f); });
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  return config;
 }
 
 }  // namespace
@@ -97,7 +110,13 @@ void TrainConfig::describe(config::Fields& fields) {
               "steps between generations of the prompts in sample, and at the end; 0: off", {.min = 0});
     f.choice("recompute", train.recompute, {"none", "norm+act", "block"}, "activations that backward computes again");
     f.boolean("save_weights", train.save_weights, "keep the final weights as a Hugging Face folder, RUN/model");
-    f.unavailable("checkpoint_every", "checkpoints inside a run are not in this version; leave the key out");
+    f.text("checkpoint_every", train.checkpoint_every,
+           "steps (500) or time (90s, 30m, 1h) between checkpoints, and one at the end; 0: none");
+    parse_checkpoint_interval(train.checkpoint_every, "train.checkpoint_every");
+    f.integer("keep_last", train.keep_last, "newest checkpoints that stay", {.min = 1, .max = 1e6});
+    f.integer("keep_every", train.keep_every, "steps; checkpoints at its multiples stay too; 0: none", {.min = 0});
+    f.boolean("keep_best", train.keep_best,
+              "an evaluation with the lowest loss so far makes a checkpoint, which stays until a lower one");
     f.unavailable("on_nonfinite", "skipping of bad batches is not in this version; a run stops at the first one");
   });
   fields.section("sample", [this](config::Fields& f) {
@@ -177,17 +196,40 @@ std::string TrainConfig::identity() const {
   c.run.dir.clear();
   c.log.console = LogConfig{}.console;
   c.log.every = LogConfig{}.every;
+  const TrainSection none;
+  c.train.checkpoint_every = none.checkpoint_every;
+  c.train.keep_last = none.keep_last, c.train.keep_every = none.keep_every, c.train.keep_best = none.keep_best;
   return config::dump([&c](config::Fields& f) { c.describe(f); });
 }
 
+std::string TrainConfig::numerics() const {
+  TrainConfig c = *this;
+  c.run = {.seed = run.seed};
+  c.device.name = DeviceConfig{}.name;
+  c.data.train.clear(), c.data.validation.clear(), c.data_tokens = 0;
+  c.batch.micro_batch = BatchConfig{}.micro_batch;
+  c.precision.recipes = PrecisionConfig{}.recipes;
+  c.train = {.eval_rows = train.eval_rows};
+  c.sample = {}, c.log = {}, c.compare = {};
+  return config::dump([&c](config::Fields& f) { c.describe(f); });
+}
+
+bool TrainConfig::differs_in_length_alone(const std::string& recorded) const {
+  const std::optional<TrainConfig> before = config_of(recorded);
+  if (!before) return false;
+  TrainConfig c = *this;
+  c.train.steps = before->train.steps, c.train.tokens = before->train.tokens, c.train.epochs = before->train.epochs;
+  return c.identity() == before->identity() && identity() != before->identity();
+}
+
 std::string identity_of(const std::string& recorded) {
-  TrainConfig config;
-  try {
-    config::Source::from_text(recorded, "config").read([&config](config::Fields& f) { config.describe(f); });
-  } catch (const Error&) {
-    return recorded;  // of a version with other keys
-  }
-  return config.identity();
+  const std::optional<TrainConfig> config = config_of(recorded);
+  return config ? config->identity() : recorded;
+}
+
+std::string numerics_of(const std::string& recorded) {
+  const std::optional<TrainConfig> config = config_of(recorded);
+  return config ? config->numerics() : recorded;
 }
 
 void TrainConfig::refuse_other(const std::string& recorded, const std::string& what) const {

@@ -42,6 +42,9 @@ struct TrainSection {
   int64_t sample_every = 0;  // steps; 0: off
   std::string recompute = "none";
   bool save_weights = true;  // RUN/model at the end
+  std::string checkpoint_every = "30m";
+  int64_t keep_last = 2, keep_every = 0;  // checkpoints; steps, 0: none
+  bool keep_best = false;
 };
 
 // Generations during training, at train.sample_every.
@@ -96,6 +99,11 @@ struct TrainConfig {
   // this version or an earlier one, is another run's than this. The message begins with `what`, as "runs/a: holds a
   // finished run".
   void refuse_other(const std::string& recorded, const std::string& what) const;
+  // What a checkpoint and the run that goes on from it share: every value that the bits of its steps follow from, as
+  // far as no figure says it better (steps, rows of a micro-batch, contents of the data's files, the device).
+  std::string numerics() const;
+  // Whether the same run but for its length: train.steps, tokens and epochs.
+  bool differs_in_length_alone(const std::string& recorded) const;
   // Optimizer steps: train.steps; else ceil(train.tokens / batch.tokens); else the whole steps that the epochs fill, at
   // least 1.
   int64_t steps(int64_t pass_tokens) const;
@@ -105,5 +113,6 @@ struct TrainConfig {
 // The identity of the config whose dump `recorded` is: keys that its version did not have take their defaults, those
 // that are no part of an identity too. A text that is no config of this version is given back as it is.
 std::string identity_of(const std::string& recorded);
+std::string numerics_of(const std::string& recorded);
 
 }  // namespace mantissa

@@ -24,6 +24,12 @@ struct RunBegan {
   std::string config;  // the text of config.yaml
 };
 
+// Behind RunBegan, where the run does not begin with step 1.
+struct Resumed {
+  int64_t step = 0, steps = 0;  // behind which it goes on
+  std::string from;             // the checkpoint
+};
+
 // run.json (docs/run_folder.md): once a run begins, on a GPU again when its first step has shown more.
 struct RunInfo {
   std::shared_ptr<const Json> json;
@@ -63,6 +69,13 @@ struct SampleReport {
   std::string stop;          // Generation::stop
 };
 
+// A checkpoint is durable.
+struct CheckpointSaved {
+  int64_t step = 0;
+  uint64_t bytes = 0;
+  double copy_seconds = 0, write_seconds = 0;  // training stood still; the thread beside it was busy
+};
+
 struct Warning {
   std::string text;
 };
@@ -82,7 +95,7 @@ struct RunResult {
 };
 
 using Event = std::variant<WeightsLoaded, RunBegan, RunInfo, RunReady, FirstStep, StepReport, QuantizationReport,
-                           EvalReport, SampleReport, Warning, RunResult>;
+                           EvalReport, SampleReport, Warning, RunResult, Resumed, CheckpointSaved>;
 
 // Handlers by kind, for std::visit: On{[&](const StepReport& r) { ... }, [](const auto&) {}}.
 template <class... Handlers>

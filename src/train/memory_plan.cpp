@@ -4,9 +4,12 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "base/machine.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "data/loader.h"
+#include "train/checkpoint/interval.h"
+#include "train/checkpoint/saver.h"
 #include "train/run_sampler.h"
 
 namespace mantissa {
@@ -16,21 +19,34 @@ namespace {
 // micro-batch to evaluate.
 constexpr int64_t kBatchBytes = 16;
 
-MemoryLedger ledger_of(const TrainConfig& config, int64_t micro_rows, const PlanTarget& target) {
-  MemoryLedger ledger = Engine(config.model, config.precision, engine_options(config, micro_rows, target)).plan();
+// Fills the ledger and the bytes of a checkpoint for `micro_rows`.
+void count(MemoryPlan& plan, const TrainConfig& config, int64_t micro_rows, const PlanTarget& target) {
+  Engine engine(config.model, config.precision, engine_options(config, micro_rows, target));
+  plan.ledger = engine.plan();
+  plan.micro_rows = micro_rows;
+  MemoryLedger& ledger = plan.ledger;
+  const bool saves = !parse_checkpoint_interval(config.train.checkpoint_every, "train.checkpoint_every").off();
+  plan.checkpoint_bytes =
+      saves ? CheckpointSaver::copy_bytes([&engine](const StateVisitor& f) { engine.visit_state(f); }) : 0;
   if (const int64_t bytes = RunSampler::planned_bytes(config); bytes > 0) ledger.add("samples", bytes);
   if (target.gpu)
     ledger.add("context and libraries", kGpuContextBytes);
   else
     ledger.add("batches",
                kBatchBytes * (Loader::kHeld * config.batch.tokens + micro_rows * config.data.sequence_length));
-  return ledger;
 }
 
 // Bytes of a device that a run may take; all there are where its size is not known.
 int64_t usable(const PlanTarget& target) {
   if (target.bytes == 0) return INT64_MAX;
   return static_cast<int64_t>((target.gpu ? kPlannedGpuShare : kPlannedShare) * static_cast<double>(target.bytes));
+}
+
+// Room for the copy of a checkpoint: on a CPU beside the run, else in the host's memory.
+bool has_room_for_copy(const MemoryPlan& plan, const PlanTarget& target) {
+  if (plan.checkpoint_bytes == 0) return false;
+  if (!target.gpu) return plan.ledger.total() + plan.checkpoint_bytes <= usable(target);
+  return target.device == nullptr || plan.checkpoint_bytes <= usable({.bytes = machine().memory_bytes});
 }
 
 std::string size_text(int64_t bytes) { return bytes_text(static_cast<double>(bytes)); }
@@ -140,13 +156,10 @@ MemoryPlan find_plan(const TrainConfig& config, const PlanTarget& target) {
   const auto halves = [&] { return automatic && rows % 2 == 0; };
   while (target.gpu && halves() && rows * config.data.sequence_length > kGpuMicroTokens) rows /= 2;
   MemoryPlan plan{.device_bytes = target.bytes, .gpu = target.gpu};
-  plan.ledger = ledger_of(config, rows, target);
-  while (plan.ledger.total() > usable(target) && halves()) {
-    rows /= 2;
-    plan.ledger = ledger_of(config, rows, target);
-  }
+  count(plan, config, rows, target);
+  while (plan.ledger.total() > usable(target) && halves()) count(plan, config, rows /= 2, target);
   plan.fits = plan.ledger.total() <= usable(target);
-  plan.micro_rows = rows;
+  plan.copies = has_room_for_copy(plan, target);
   plan.accumulation = config.rows_per_step() / rows;
   return plan;
 }

@@ -6,13 +6,18 @@
 namespace mantissa {
 
 struct MemoryPlan {
-  int64_t micro_rows = 0;    // rows of a micro-batch
-  int64_t accumulation = 0;  // micro-batches of a step
-  MemoryLedger ledger;       // CPU: the engine, and the batches of a step; GPU: the engine, context and libraries
+  int64_t micro_rows = 0;        // rows of a micro-batch
+  int64_t accumulation = 0;      // micro-batches of a step
+  MemoryLedger ledger;           // CPU: the engine, and the batches of a step; GPU: the engine, context and libraries
+  int64_t checkpoint_bytes = 0;  // of one on the disk; 0: none are made
+  // Whether checkpoints are written from a copy in host memory, beside training; else training stands still. The copy
+  // is made where there is room for it behind all else.
+  bool copies = false;
   int64_t device_bytes = 0;
   bool gpu = false;
   bool fits = true;
 
+  int64_t copy_bytes() const { return copies ? checkpoint_bytes : 0; }
   int64_t tokens(int64_t sequence_length) const { return micro_rows * sequence_length; }
   double percent() const { return 100.0 * static_cast<double>(ledger.total()) / static_cast<double>(device_bytes); }
 };

@@ -11,7 +11,11 @@ void each_field(Some& p, const Field& field) {
   field("tokens", p.tokens);
   field("rows", p.rows);
   field("seconds", p.seconds);
+  field("run_seconds", p.run_seconds);
+  field("owes", p.owes);
   field("eval_loss", p.eval_loss);
+  field("best_loss", p.best_loss);
+  field("best_step", p.best_step);
   field("tail_loss", p.tail_loss);
   field("tail_steps", p.tail_steps);
   field("steady_seconds", p.steady_seconds);

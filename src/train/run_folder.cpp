@@ -21,6 +21,7 @@
 #include "base/version.h"
 #include "model/hf/checkpoint.h"
 #include "model/hf/folder.h"
+#include "train/checkpoint/store.h"
 #include "train/config.h"
 
 namespace mantissa {
@@ -31,14 +32,16 @@ using Kind = RunFolder::Kind;
 // Files first that say that a run has ended: what is left after an interruption never looks finished.
 const std::vector<std::string>& names_of(Kind kind) {
   static const std::vector<std::string> run = {"result.json", "metrics.jsonl", "samples.jsonl", "run.json",
-                                               "config.yaml", "report.html",   "model"};
+                                               "config.yaml", "report.html",   "checkpoints",   "model"};
   static const std::vector<std::string> comparison = {"compare.json", "config.yaml", "report.html", "rows"};
   return kind == Kind::kRun ? run : comparison;
 }
 
 const char* text_of(Kind kind) { return kind == Kind::kRun ? "run" : "comparison"; }
 const char* folder_text(Kind kind) { return kind == Kind::kRun ? "a single run" : "a comparison"; }
-bool is_folder_name(const std::string& name) { return name == "model" || name == "rows"; }
+bool is_folder_name(const std::string& name) {
+  return name == "model" || name == "rows" || name == CheckpointStore::kFolder;
+}
 
 std::string new_id() {
   std::random_device random;
@@ -313,18 +316,25 @@ void RunFolder::remove_leftovers() {
       remove_folder(file(name));
 }
 
+// What of model/ is known: the one of the record, or the next, which a killed run had put there.
+void RunFolder::settle_model() {
+  if (has("model") && !record_.next_model.empty() && !stranger(file("model"), record_.model).empty())
+    record_.model = record_.next_model;
+  if (!has("model")) record_.model.clear();
+  record_.next_model.clear();
+}
+
 void RunFolder::begin(std::string_view config) {
   claim();
   if (!recorded_ && !record_.id.empty()) write_record();  // of an earlier version: says what it proves before that goes
   recover_model();
   remove_leftovers();
+  // First, and the newest first: whatever ends this, the files beside them are not older than those that are left.
+  if (kind_ == Kind::kRun) drop_checkpoints();
   for (const std::string& name : names_of(kind_))
     if (!is_folder_name(name)) remove_file(file(name));
   sync_directory(path_);
-  if (has("model") && !record_.next_model.empty() && !stranger(file("model"), record_.model).empty())
-    record_.model = record_.next_model;
-  if (!has("model")) record_.model.clear();
-  record_.next_model.clear();
+  settle_model();
   record_.id = new_id();
   record_.names = names_of(kind_);
   record_.config_sha256 = sha256(config);
@@ -335,7 +345,13 @@ void RunFolder::begin(std::string_view config) {
 void RunFolder::go_on(std::string_view config) {
   claim();
   const std::string hash = sha256(config);
-  if (recorded_ && record_.config_sha256 == hash) return;
+  if (kind_ == Kind::kRun) {
+    recover_model();
+    remove_leftovers();
+    for (const char* name : {"result.json", "report.html"}) remove_file(file(name));
+    settle_model();
+  }
+  if (recorded_ && record_.config_sha256 == hash && kind_ == Kind::kComparison) return;
   if (record_.id.empty()) record_ = {.id = new_id(), .names = names_of(kind_)};
   if (has("config.yaml")) {
     // An earlier version's text of the same config. Whatever ends this between two steps, what stands there is proven.
@@ -364,6 +380,10 @@ void RunFolder::drop_rows(const std::vector<std::string>& kept) {
     if (::rmdir(row.c_str()) != 0 && errno != ENOTEMPTY && errno != EEXIST)  // where something else lies in it
       fail(Exit::kStorage, "{}: cannot be removed: {}", row, std::strerror(errno));
   }
+}
+
+void RunFolder::drop_checkpoints() {
+  if (has(CheckpointStore::kFolder)) CheckpointStore(file(CheckpointStore::kFolder)).remove_all();
 }
 
 void RunFolder::place_model() {

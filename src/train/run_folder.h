@@ -38,14 +38,16 @@ class RunFolder {
 
   // Makes the folder where it is not there, and locks it.
   void claim();
-  // Begins anew with the config whose text will be config.yaml: the record is written, own files of before go, but for
-  // model/ and rows/ (removed rows: drop_rows). Then every other name is free.
+  // Begins anew with the config whose text will be config.yaml: the record is written, own files of before and
+  // checkpoints go, but for model/ and rows/ (removed rows: drop_rows). Then every other name is free.
   void begin(std::string_view config);
-  // A comparison that goes on: its record is there or is written. A config.yaml with another text of the same config,
-  // as an earlier version wrote it, goes.
+  // A comparison or a run that goes on: its record is there or is written. A config.yaml with another text, as an
+  // earlier version or another start wrote it, goes; of a run also what says that it has ended.
   void go_on(std::string_view config);
   // Removes rows/ folders whose names are not among `kept`, as far as they are own.
   void drop_rows(const std::vector<std::string>& kept);
+  // Removes the run's checkpoints.
+  void drop_checkpoints();
   // Throws when the lock is lost.
   void expect_held() const;
 
@@ -76,6 +78,7 @@ class RunFolder {
   void expect_own_model() const;
   void expect_own_rows();
   void recover_model();
+  void settle_model();
   void remove_leftovers();
   bool has(const std::string& name) const;
   [[noreturn]] void refuse_foreign(const std::string& name, const std::string& why) const;

@@ -101,7 +101,10 @@ Json flops_json(const FlopsPerToken& flops) {
 Json memory_json(const MemoryPlan& plan) {
   Json rows = Json::array();
   for (const auto& [purpose, bytes] : plan.ledger.rows()) rows.push_back({{"purpose", purpose}, {"bytes", bytes}});
-  return {{"rows", std::move(rows)}, {"total_bytes", plan.ledger.total()}, {"device_bytes", plan.device_bytes}};
+  return {{"rows", std::move(rows)},
+          {"total_bytes", plan.ledger.total()},
+          {"device_bytes", plan.device_bytes},
+          {"checkpoint_copy_bytes", plan.copy_bytes()}};
 }
 
 }  // namespace

@@ -66,11 +66,14 @@ void RunSampler::build(Exec& exec, const ParamStore& params) {
   if (every_ > 0) generator_ = std::make_unique<Generator>(exec, model_, params, room_);
 }
 
-void RunSampler::run(int64_t step, const std::function<void(const SampleReport&)>& report) {
+bool RunSampler::run(int64_t step, const std::function<void(const SampleReport&)>& report,
+                     const std::function<bool()>& stop) {
   for (size_t i = 0; i < requests_.size(); ++i) {
+    if (stop && stop()) return false;
     const Generation g = generate(*generator_, *tokenizer_, requests_[i]);
     report({.step = step, .prompt = prompts_[i], .text = g.text, .tokens = g.tokens, .stop = g.stop});
   }
+  return true;
 }
 
 }  // namespace mantissa

@@ -26,8 +26,8 @@ class RunSampler {
   void build(Exec& exec, const ParamStore& params);
 
   bool due(int64_t step, int64_t steps) const { return every_ > 0 && (step % every_ == 0 || step == steps); }
-  // Prompt i is drawn with seed + i, the same at every step.
-  void run(int64_t step, const std::function<void(const SampleReport&)>& report);
+  // Prompt i is drawn with seed + i, the same at every step. False as soon as `stop`, asked before each one, says so.
+  bool run(int64_t step, const std::function<void(const SampleReport&)>& report, const std::function<bool()>& stop);
 
  private:
   int64_t every_;

@@ -19,9 +19,14 @@ struct RunHooks {
   TrainHooks train;
 };
 
-// Trains into config.run.folder(). Empty: the folder holds this run, finished, and `restart` is not given. Throws
-// Exit::kUsage when it holds a finished run of another config, or a comparison.
-std::optional<RunResult> run_train(const TrainConfig& config, bool restart, const RunHooks& hooks);
+// Trains into config.run.folder(), from the newest checkpoint there where one is. Empty: the folder holds this run,
+// finished, and the start asks for nothing else. Throws Exit::kUsage when it holds a finished run of another config, or
+// a comparison, and what ResumePoint does.
+std::optional<RunResult> run_train(const TrainConfig& config, const StartOptions& start, const RunHooks& hooks);
+
+// The same in a folder that is open and holds no finished run, with what the run needs at hand.
+RunResult train_into(RunFolder& folder, const TrainConfig& config, const std::optional<ResumePoint>& point,
+                     const Dataset& data, const MachineRates& rates, Device* device, const RunHooks& hooks);
 
 // The loss of the finished run in `folder`; NaN where it was not finite, which JSON says as null.
 double finished_loss(const std::string& folder);

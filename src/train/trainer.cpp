@@ -25,7 +25,8 @@ int64_t row_segments(const Dataset& data) {
 
 }  // namespace
 
-Trainer::Trainer(const TrainConfig& config, const Dataset& data, const MachineRates& rates, Device* device)
+Trainer::Trainer(const TrainConfig& config, const Dataset& data, const MachineRates& rates, Device* device,
+                 int64_t micro_rows)
     : setup_{.config = config,
              .data = data,
              .rates = rates,
@@ -40,7 +41,9 @@ Trainer::Trainer(const TrainConfig& config, const Dataset& data, const MachineRa
   config.precision.validate();
   config.schedule.validate(setup_.steps);
   const PlanTarget target = device ? target_of(*device, row_segments(data)) : PlanTarget{machine().memory_bytes};
-  setup_.memory = plan_memory(config, target);
+  TrainConfig planned = config;
+  if (micro_rows > 0) planned.batch.micro_batch = std::to_string(micro_rows);
+  setup_.memory = plan_memory(planned, target);
   setup_.flops = flops_per_token(config.model, config.data.sequence_length, data.report().train.segment_length,
                                  parse_recompute(config.train.recompute));
   const EngineOptions options = engine_options(config, setup_.memory.micro_rows, target);
@@ -51,15 +54,9 @@ Trainer::Trainer(const TrainConfig& config, const Dataset& data, const MachineRa
 
 Json Trainer::info() { return run_info(setup_, *engine_); }
 
-void Trainer::go_on(const Progress& progress, std::function<void(Engine&)> fill) {
-  check(progress.step <= setup_.steps && progress.rows == progress.step * setup_.config.rows_per_step(),
-        "trainer: goes on behind step {} and row {}, expected at most step {} of {} rows each", progress.step,
-        progress.rows, setup_.steps, setup_.config.rows_per_step());
-  progress_ = progress;
-  fill_ = std::move(fill);
-}
+void Trainer::go_on(std::function<Behind(Engine&)> fill) { fill_ = std::move(fill); }
 
-void Trainer::start(const Sink& tell) {
+std::optional<Behind> Trainer::start(const Sink& tell) {
   const auto seed = static_cast<uint64_t>(setup_.config.run.seed);
   engine_->build();
   engine_->exec().state.seed = seed;
@@ -72,7 +69,15 @@ void Trainer::start(const Sink& tell) {
   }
   sampler_.build(engine_->exec(), engine_->params());
   if (setup_.device) warm_up();
-  if (fill_) fill_(*engine_);
+  if (!fill_) return std::nullopt;
+  Behind behind = fill_(*engine_);
+  const Progress& p = behind.progress;
+  check(p.step <= setup_.steps && p.rows == p.step * setup_.config.rows_per_step(),
+        "trainer: goes on behind step {} and row {}, expected at most step {} of {} rows each", p.step, p.rows,
+        setup_.steps, setup_.config.rows_per_step());
+  progress_ = p;
+  for (const std::string& note : behind.notes) tell(Warning{note});
+  return behind;
 }
 
 // Plans of the libraries, GEMM searches and graphs are made on the first batch of the run, before its first step.
@@ -95,72 +100,123 @@ RunResult Trainer::run(const std::string& folder, const TrainHooks& hooks) {
 
 RunResult Trainer::run(RunFolder& folder, const TrainHooks& hooks) {
   const auto begin = Clock::now();
-  std::vector<Sink> sinks;
+  Sinks sinks;
   const Sink tell = [&](const Event& event) {
-    for (const Sink& sink : sinks) sink(event);
+    sinks.take(event);
     if (hooks.events) hooks.events(event);
   };
   folder.claim();
   if (!folder.lock_note().empty()) tell(Warning{folder.lock_note()});
   const ModelOutput output(setup_.config, setup_.data, folder.path());
+  RunCheckpoints checkpoints(setup_.config, folder.path(), setup_.memory);
   const auto clock = [&] { return hooks.clock ? hooks.clock() : since(begin); };
+  std::optional<Loader> loader;
+  const auto load = [&] {
+    loader.emplace(setup_.data, LoaderOptions{.first_step = progress_.step + 1,
+                                              .steps = setup_.steps,
+                                              .accumulation = setup_.memory.accumulation,
+                                              .micro_rows = setup_.memory.micro_rows});
+  };
   // The first batches are filled while the weights are made.
-  Loader loader(setup_.data, {.first_step = progress_.step + 1,
-                              .steps = setup_.steps,
-                              .accumulation = setup_.memory.accumulation,
-                              .micro_rows = setup_.memory.micro_rows});
+  if (!fill_) load();
   Json about = info();
-  start(tell);
+  const std::optional<Behind> behind = start(tell);
+  if (behind) load();
+  if (hooks.stop && hooks.stop())
+    fail(Exit::kInterrupted, "stopped before step {}; the same command begins there", progress_.step + 1);
+
   const std::string config = config::dump([this](config::Fields& f) { setup_.config.describe(f); });
-  folder.begin(config);
-  sinks = open_sinks(setup_.config, folder.path());
+  const bool own = behind && behind->own;
+  own ? folder.go_on(config) : folder.begin(config);
+  const bool lines = behind && bring_lines(*behind, folder.path());
+  checkpoints.begin(own ? &progress_ : nullptr, hooks.save_retry_seconds);
+  sinks.open(setup_.config, folder.path(), lines ? behind->positions : Json());
   tell(RunBegan{config});
+  if (behind) {
+    about["started"] = behind->started, about["resumed"] = behind->resumed;
+    tell(Resumed{progress_.step, setup_.steps, behind->from});
+  }
   tell(RunInfo{std::make_shared<Json>(about)});
   tell(RunReady{clock()});
 
   const auto first_step = Clock::now();
   const auto seconds = [&, before = progress_.seconds] { return before + since(first_step); };
+  const auto run_seconds = [&, before = progress_.run_seconds] { return before + since(begin); };
+  const auto save = [&](const Json& positions) {
+    sinks.sync();
+    checkpoints.save(progress_, save_record(setup_, progress_, positions, about),
+                     [this](const StateVisitor& f) { engine_->visit_state(f); });
+  };
   const int64_t begins_behind = progress_.step;
   int64_t memory_bytes = 0;
   std::vector<TensorError> errors;
-  while (progress_.step < setup_.steps) {
-    StepReport report = train_step(loader, errors, tell);
-    report.seconds = seconds();
-    if (report.step == begins_behind + 1) {
-      const double at = clock();
-      if (report.step == 1) progress_.first_step_seconds = at;
-      memory_bytes = measured_bytes();
-      if (setup_.device) {
-        add_device_choices(about, *setup_.device);
-        tell(RunInfo{std::make_shared<Json>(about)});
+  while (progress_.owes != 0 || progress_.step < setup_.steps) {
+    if (progress_.owes == 0) {
+      std::optional<StepReport> report = train_step(*loader, errors, tell, hooks);
+      if (!report) leave(checkpoints, save, sinks.positions(), tell);
+      report->seconds = seconds();
+      if (report->step == begins_behind + 1) {
+        const double at = clock();
+        if (report->step == 1) progress_.first_step_seconds = at;
+        memory_bytes = measured_bytes();
+        if (setup_.device) {
+          add_device_choices(about, *setup_.device);
+          tell(RunInfo{std::make_shared<Json>(about)});
+        }
+        tell(FirstStep{at});
       }
-      tell(FirstStep{at});
+      report->memory_bytes = memory_bytes;
+      tell(*report);
+      if (!errors.empty()) tell(QuantizationReport{report->step, errors});
     }
-    report.memory_bytes = memory_bytes;
-    tell(report);
-    if (!errors.empty()) tell(QuantizationReport{report.step, errors});
-    if (evaluation_due()) {
-      const EvalReport evaluation{report.step, report.tokens, seconds(), evaluate(hooks)};
-      tell(evaluation);
-      progress_.eval_loss = evaluation.loss;
-    }
-    if (sampler_.due(report.step, setup_.steps)) sampler_.run(report.step, tell);
+    progress_.owes = 1;
+    progress_.seconds = seconds(), progress_.run_seconds = run_seconds();
+    const Json behind_step = sinks.positions();
+    if (!finish_step(tell, hooks, seconds)) leave(checkpoints, save, behind_step, tell);
+    progress_.owes = 0;
     folder.expect_held();
-    progress_.seconds = seconds();
+    progress_.seconds = seconds(), progress_.run_seconds = run_seconds();
     if (hooks.after_step) hooks.after_step(progress_, *engine_);
-    if (hooks.stop && hooks.stop() && report.step < setup_.steps)
-      fail(Exit::kInterrupted,
-           "stopped after step {} of {}; the weights are not kept, the same command begins at step 1", report.step,
-           setup_.steps);
+    checkpoints.report(tell);
+    if (checkpoints.due(progress_, tell)) save(sinks.positions());
+    const bool stop = checkpoints.take_stop() || (hooks.stop && hooks.stop());
+    if (stop && (checkpoints.on() || progress_.step < setup_.steps)) leave(checkpoints, save, sinks.positions(), tell);
   }
+  if (checkpoints.on() && !checkpoints.saved(progress_)) save(sinks.positions());
+  checkpoints.finish(tell);
   for (const Warning& warning : warnings_of(setup_, progress_)) tell(warning);
   RunResult result = result_of(setup_, progress_);
   result.path = path();
   result.memory_measured_bytes = measured_bytes();
   result.model = output.write(engine_->params(), folder);
-  result.seconds = since(begin);
+  result.seconds = run_seconds();
   tell(result);
   return result;
+}
+
+bool Trainer::finish_step(const Sink& tell, const TrainHooks& hooks, const std::function<double()>& seconds) {
+  if (evaluation_due()) {
+    const std::optional<double> loss = evaluate(hooks);
+    if (!loss) return false;
+    tell(EvalReport{progress_.step, progress_.tokens, seconds(), *loss});
+    progress_.eval_loss = *loss;
+    if (!(progress_.best_loss <= *loss) && std::isfinite(*loss))
+      progress_.best_loss = *loss, progress_.best_step = progress_.step;
+  }
+  if (!sampler_.due(progress_.step, setup_.steps)) return true;
+  return sampler_.run(progress_.step, tell, hooks.stop);
+}
+
+void Trainer::leave(RunCheckpoints& checkpoints, const std::function<void(const Json&)>& save, const Json& positions,
+                    const Sink& tell) {
+  if (progress_.step == 0) fail(Exit::kInterrupted, "stopped before step 1; the same command begins there");
+  const std::string at = fmt::format("stopped after step {} of {}", progress_.step, setup_.steps);
+  if (!checkpoints.on())
+    fail(Exit::kInterrupted,
+         "{}; nothing is kept of it (train.checkpoint_every is 0), the same command begins at step 1", at);
+  if (!checkpoints.saved(progress_)) save(positions);
+  checkpoints.finish(tell);
+  fail(Exit::kInterrupted, "{}, which is saved; the same command goes on from there", at);
 }
 
 }  // namespace mantissa

@@ -32,11 +32,14 @@ MicroBatch Trainer::checked(const Batch& batch) const {
   return view(batch);
 }
 
-StepReport Trainer::train_step(Loader& loader, std::vector<TensorError>& errors, const Sink& tell) {
+std::optional<StepReport> Trainer::train_step(Loader& loader, std::vector<TensorError>& errors, const Sink& tell,
+                                              const TrainHooks& hooks) {
   const auto begin = std::chrono::steady_clock::now();
   const TrainConfig& config = setup_.config;
   const int64_t step = progress_.step + 1, steps = setup_.steps;
-  const StepBatches& batches = loader.next();
+  const StepBatches* const next = loader.next(hooks.stop);
+  if (next == nullptr) return std::nullopt;
+  const StepBatches& batches = *next;
   const int64_t valid = batches.valid_tokens;
   const int64_t every = config.log.quantization_every;
   // No recipe that runs on a GPU quantizes.
@@ -65,17 +68,17 @@ StepReport Trainer::train_step(Loader& loader, std::vector<TensorError>& errors,
   if (step > 1 && !measured) progress_.steady_seconds += seconds, ++progress_.steady_steps;
   if (valid == 0)
     ++progress_.idle_steps;
-  else if (step > steps - std::max<int64_t>(1, steps / 10))
+  else if (step > tail_begin(steps))
     progress_.tail_loss += loss, ++progress_.tail_steps;
-  return {.step = step,
-          .steps = steps,
-          .tokens = progress_.tokens,
-          .loss = loss,
-          .grad_norm = update.grad_norm,
-          .lr = settings.lr,
-          .tokens_per_s = tokens_per_s,
-          .mfu = tokens_per_s * setup_.flops.mfu / (setup_.rates.bf16_gflops * 1e9),
-          .data_wait_s = loader.waited()};
+  return StepReport{.step = step,
+                    .steps = steps,
+                    .tokens = progress_.tokens,
+                    .loss = loss,
+                    .grad_norm = update.grad_norm,
+                    .lr = settings.lr,
+                    .tokens_per_s = tokens_per_s,
+                    .mfu = tokens_per_s * setup_.flops.mfu / (setup_.rates.bf16_gflops * 1e9),
+                    .data_wait_s = loader.waited()};
 }
 
 bool Trainer::evaluation_due() const {
@@ -84,7 +87,7 @@ bool Trainer::evaluation_due() const {
          ((every > 0 && progress_.step % every == 0) || progress_.step == setup_.steps);
 }
 
-double Trainer::evaluate(const TrainHooks& hooks) {
+std::optional<double> Trainer::evaluate(const TrainHooks& hooks) {
   const int64_t validation = setup_.data.rows(Split::kValidation), wanted = setup_.config.train.eval_rows;
   const int64_t rows = wanted > 0 ? std::min(wanted, validation) : validation, micro_rows = setup_.memory.micro_rows;
   LossSums sums;
@@ -92,9 +95,7 @@ double Trainer::evaluate(const TrainHooks& hooks) {
     setup_.data.batch(Split::kValidation, first, std::min(micro_rows, rows - first), eval_batch_);
     pad_rows(eval_batch_, micro_rows);
     engine_->evaluate(checked(eval_batch_), sums);
-    if (hooks.stop && hooks.stop())
-      fail(Exit::kInterrupted,
-           "stopped during an evaluation; the weights are not kept, the same command begins at step 1");
+    if (hooks.stop && hooks.stop()) return std::nullopt;
   }
   return sums.valid > 0 ? sums.loss / static_cast<double>(sums.valid) : NAN;
 }

@@ -249,7 +249,7 @@ TEST_F(OwnFiles, AStopPromisesWhatIsKept) {
   ::kill(child, SIGINT);
   const ProgramResult r = testing::wait_for(folder, child);
   EXPECT_EQ(r.code, static_cast<int>(Exit::kInterrupted)) << r.err;
-  EXPECT_NE(r.err.find("the weights are not kept, the same command begins at step 1"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("which is saved; the same command goes on from there"), std::string::npos) << r.err;
   EXPECT_FALSE(exists(folder / "run/run.lock"));
   // While the data is read, and while rows are written.
   for (const std::vector<std::string>& verb :

@@ -334,6 +334,23 @@ TEST(CheckpointSaver, KeepsTheStateOfItsStep) {
   EXPECT_TRUE(state == cleared);
 }
 
+TEST(CheckpointSaver, WithoutACopyItIsWrittenBeforeSaveReturns) {
+  const TempFolder folder;
+  const CheckpointStore store(folder / "checkpoints");
+  State state;
+  const State before = state;
+  CheckpointSaver saver(store, {.beside = false, .retry_seconds = {0.01}});
+  saver.save(1, kRun, [&](const StateVisitor& f) { state.visit(f); });
+  ASSERT_EQ(saver.finished().size(), 1u);
+  state.clear();
+  Checkpoint::open(store.place(1)).restore([&](const StateVisitor& f) { state.visit(f); });
+  EXPECT_TRUE(state == before);
+
+  fs::rename(folder / "checkpoints", folder / "kept");
+  put(folder / "checkpoints", "in the way");
+  EXPECT_NE(error_of([&] { saver.save(2, kRun, [&](const StateVisitor& f) { state.visit(f); }); }, Exit::kStorage), "");
+}
+
 TEST(CheckpointSaver, TriesAgainThenFails) {
   const TempFolder folder;
   const CheckpointStore store(folder / "checkpoints");

@@ -157,6 +157,10 @@ TEST(MemoryPlan, HalvesTheMicroBatchUntilItFits) {
   const MemoryPlan half = plan_memory(c, device_for(whole - 16));
   EXPECT_EQ(half.micro_rows, 32);
   EXPECT_EQ(half.accumulation, 2);
+  // The copy for checkpoints takes what is left, and costs no rows.
+  EXPECT_GT(half.checkpoint_bytes, 0);
+  EXPECT_FALSE(plan_memory(c, device_for(whole)).copies);
+  EXPECT_TRUE(plan_memory(c, device_for(whole + half.checkpoint_bytes)).copies);
   EXPECT_LT(half.ledger.total(), whole);
 }
 

@@ -18,8 +18,8 @@ using testing::small_run;
 using testing::TempFolder;
 
 const char* name_of(const Event& event) {
-  static const char* names[] = {"loaded", "began",      "info",   "ready",   "first", "step",
-                                "errors", "evaluation", "sample", "warning", "result"};
+  static const char* names[] = {"loaded",     "began",  "info",    "ready",  "first",   "step", "errors",
+                                "evaluation", "sample", "warning", "result", "resumed", "saved"};
   static_assert(std::variant_size_v<Event> == std::size(names));
   return names[event.index()];
 }
@@ -43,10 +43,10 @@ TEST(Events, ARunTellsEachFactOnceInItsOrder) {
   std::vector<Event> events;
   RunHooks hooks;
   hooks.train.events = [&](const Event& event) { names.emplace_back(name_of(event)), events.push_back(event); };
-  const std::optional<RunResult> result = run_train(c, false, hooks);
+  const std::optional<RunResult> result = run_train(c, {}, hooks);
   ASSERT_TRUE(result.has_value());
-  const std::vector<std::string> wanted = {"began",      "info", "ready",  "first",      "step",   "errors",
-                                           "evaluation", "step", "errors", "evaluation", "sample", "result"};
+  const std::vector<std::string> wanted = {"began", "info",   "ready",      "first",  "step",  "errors", "evaluation",
+                                           "step",  "errors", "evaluation", "sample", "saved", "result"};
   EXPECT_EQ(names, wanted);
 
   const auto file = [&](const char* name) { return join_path(c.run.dir, name); };
@@ -84,7 +84,7 @@ TEST(Events, WhatASinkThrowsEndsTheRun) {
   hooks.train.events = [](const Event& event) {
     if (std::holds_alternative<StepReport>(event)) fail(Exit::kStorage, "no room");
   };
-  EXPECT_EQ(error_of(Exit::kStorage, [&] { run_train(c, false, hooks); }), "no room");
+  EXPECT_EQ(error_of(Exit::kStorage, [&] { run_train(c, {}, hooks); }), "no room");
   EXPECT_EQ(lines_of(join_path(c.run.dir, "metrics.jsonl")).size(), 1u);
   EXPECT_FALSE(exists(join_path(c.run.dir, "result.json")));
 }
@@ -92,23 +92,23 @@ TEST(Events, WhatASinkThrowsEndsTheRun) {
 TEST(RunTrain, AFinishedRunIsLeftAsItIs) {
   const TempFolder folder;
   TrainConfig c = small_run(folder, "run");
-  const std::optional<RunResult> result = run_train(c, false, {});
+  const std::optional<RunResult> result = run_train(c, {}, {});
   ASSERT_TRUE(result.has_value());
   EXPECT_EQ(finished_loss(c.run.dir), result->loss);
   const std::string metrics = read_text(join_path(c.run.dir, "metrics.jsonl"));
   int asked = 0;
   RunHooks hooks;
   hooks.device = [&]() -> Device* { return ++asked, nullptr; };
-  EXPECT_FALSE(run_train(c, false, hooks).has_value());
+  EXPECT_FALSE(run_train(c, {}, hooks).has_value());
   EXPECT_EQ(asked, 0);
   EXPECT_EQ(read_text(join_path(c.run.dir, "metrics.jsonl")), metrics);
 
-  const std::optional<RunResult> again = run_train(c, true, hooks);
+  const std::optional<RunResult> again = run_train(c, {.restart = true}, hooks);
   EXPECT_EQ(asked, 1);
   EXPECT_EQ(again->loss, result->loss) << "the same bits";
 
   c.optimizer.adamw.lr *= 2;
-  const std::string message = error_of(Exit::kUsage, [&] { run_train(c, false, {}); });
+  const std::string message = error_of(Exit::kUsage, [&] { run_train(c, {}, {}); });
   EXPECT_NE(message.find("holds a finished run"), std::string::npos) << message;
 }
 
@@ -117,7 +117,7 @@ TEST(RunTrain, AComparisonsFolderIsRefused) {
   TrainConfig c = small_run(folder, "both");
   c.train.steps = 1;
   run_compare(c, false, {});
-  const std::string message = error_of(Exit::kUsage, [&] { run_train(c, true, {}); });
+  const std::string message = error_of(Exit::kUsage, [&] { run_train(c, {.restart = true}, {}); });
   EXPECT_NE(message.find("holds a comparison; give another run.dir"), std::string::npos) << message;
 }
 

@@ -85,7 +85,10 @@ TEST_P(GoesOn, InTheSameBitsBehindEveryStep) {
     EXPECT_EQ(progress.step, behind);
     c.run.dir = folder / ("behind" + std::to_string(behind));
     Trainer trainer(c, data, {1, 1});
-    trainer.go_on(progress, [&](Engine& engine) { restore(engine, snapshot); });
+    trainer.go_on([&](Engine& engine) {
+      restore(engine, snapshot);
+      return Behind{.progress = progress};
+    });
     const Course course = course_of(c, trainer.run(c.run.dir, {}));
     ASSERT_LE(course.lines.size(), straight.lines.size());
     EXPECT_EQ(course.lines,

@@ -66,9 +66,7 @@
     tensors.forEach(([name], t) => top.append(element("th", { scope: "colgroup", colspan: String(kinds.length), class: gap(t, 0) }, name)));
     const second = element("tr", {});
     tensors.forEach((unused, t) => kinds.forEach((kind, k) =>
-      // A column is as wide as its figures: names break behind their dots.
-      second.append(element("th", { scope: "col", class: gap(t, k) },
-        ...(kind || "–").split(".").flatMap((part, i) => (i > 0 ? [".", element("wbr", {}), part] : [part]))))));
+      second.append(element("th", { scope: "col", class: gap(t, k) }, kind || "–"))));
     head.append(top, second);
     const body = element("tbody", {});
     for (const [row, cells] of rows) {

@@ -58,9 +58,18 @@ std::vector<std::vector<const SavedTensor*>> split(std::span<const SavedTensor> 
   for (const SavedTensor& tensor : tensors) {
     if (files.empty() || bytes >= file_bytes) files.emplace_back(), bytes = 0;
     files.back().push_back(&tensor);
-    bytes += static_cast<int64_t>(tensor.bytes.size());
+    bytes += static_cast<int64_t>(tensor.size());
   }
   return files;
+}
+
+// Those of a device go through `read`.
+std::span<const std::byte> bytes_in_memory(const SavedTensor& tensor, std::vector<std::byte>& read) {
+  if (!tensor.state) return tensor.bytes;
+  if (tensor.state->device == nullptr) return {static_cast<const std::byte*>(tensor.state->tensor.data), tensor.size()};
+  read.resize(tensor.size());
+  read_state(*tensor.state, read.data());
+  return read;
 }
 
 // Writes one file and enters it and its pieces into the manifest.
@@ -77,9 +86,11 @@ void write_file(const std::string& folder, const std::string& name, const std::v
   constexpr size_t kPieceBytes = size_t{16} << 20;  // checksum and write see the same bytes in the cache
   for (const safetensors::TensorInfo& info : writer.tensors()) {
     const SavedTensor& tensor = *by_name.at(info.name);
+    std::vector<std::byte> read;
+    const std::span<const std::byte> bytes = bytes_in_memory(tensor, read);
     Checksum sum;
-    for (size_t at = 0; at < tensor.bytes.size(); at += kPieceBytes) {
-      const auto part = tensor.bytes.subspan(at, std::min(kPieceBytes, tensor.bytes.size() - at));
+    for (size_t at = 0; at < bytes.size(); at += kPieceBytes) {
+      const auto part = bytes.subspan(at, std::min(kPieceBytes, bytes.size() - at));
       sum.update(part);
       writer.write(part);
     }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,12 +14,15 @@
 
 namespace mantissa {
 
-// One state tensor's bytes in host memory.
+// One state tensor: a copy of its bytes, or where it lies, which then holds still.
 struct SavedTensor {
   std::string name;
   DType dtype;
   Shape shape;
   std::span<const std::byte> bytes;
+  std::optional<StateTensor> state = std::nullopt;  // read when its turn comes
+
+  size_t size() const { return static_cast<size_t>(bytes_of(dtype, shape.count())); }
 };
 
 // Bytes of a file after which the next one begins.

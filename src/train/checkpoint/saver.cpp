@@ -39,19 +39,27 @@ int64_t CheckpointSaver::copy_bytes(const Visit& visit) {
 void CheckpointSaver::save(int64_t step, Json run, const Visit& visit, std::optional<int64_t> best) {
   wait();
   const auto begin = Clock::now();
+  step_ = step, run_ = std::move(run), best_ = best;
+  tensors_.clear();
+  if (!options_.beside) {
+    visit([&](const StateTensor& state) {
+      tensors_.push_back({state.name, state.tensor.dtype, state.tensor.shape, {}, state});
+    });
+    report_ = {.step = step};
+    write({});
+    return;
+  }
   if (const int64_t bytes = copy_bytes(visit); bytes > room_) {
     copy_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(bytes));
     room_ = bytes;
   }
-  tensors_.clear();
   std::byte* to = copy_.get();
   visit([&](const StateTensor& state) {
     const int64_t bytes = state.tensor.bytes();
     read_state(state, to);
-    tensors_.push_back({state.name, state.tensor.dtype, state.tensor.shape, {to, static_cast<size_t>(bytes)}});
+    tensors_.push_back({state.name, state.tensor.dtype, state.tensor.shape, {to, static_cast<size_t>(bytes)}, {}});
     to += padded(bytes);
   });
-  step_ = step, run_ = std::move(run), best_ = best;
   report_ = {.step = step, .copy_seconds = since(begin)};
   {
     const std::lock_guard lock(mutex_);
@@ -122,7 +130,7 @@ void CheckpointSaver::write(const std::stop_token& stop) {
       changed_.wait_for(lock, stop, std::chrono::duration<double>(seconds), [] { return false; });
     }
   }
-  report_.write_seconds = since(begin);
+  (options_.beside ? report_.write_seconds : report_.copy_seconds) = since(begin);
   report_.bytes = Checkpoint::open(store_.place(step_)).bytes();
   std::string trouble;
   try {

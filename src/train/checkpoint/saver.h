@@ -1,4 +1,5 @@
-// Saving beside training: the state is copied between two steps, then written by a thread.
+// Saving beside training: the state is copied between two steps, then written by a thread. Where there is no room for
+// the copy, it is written between the steps.
 #pragma once
 
 #include <condition_variable>
@@ -11,6 +12,8 @@ namespace mantissa {
 
 struct SaverOptions {
   KeepRules keep;
+  // The state is copied and written beside training; else training stands still until it is written.
+  bool beside = true;
   int64_t file_bytes = kCheckpointFileBytes;
   // Waits between tries of a save that the disk refused; after the last one it has failed.
   std::vector<double> retry_seconds = {1, 2, 4, 8, 16};
@@ -19,7 +22,7 @@ struct SaverOptions {
 struct SaveReport {
   int64_t step = 0;
   uint64_t bytes = 0;
-  double copy_seconds = 0, write_seconds = 0;  // the run stood still; the thread was busy
+  double copy_seconds = 0, write_seconds = 0;  // the run stood still; the thread was busy, 0 where there is none
 };
 
 class CheckpointSaver {

@@ -1,9 +1,12 @@
 #include "train/checkpoint/store.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 
 #include "base/file.h"
 #include "base/folder.h"
@@ -87,6 +90,15 @@ void CheckpointStore::prune(int64_t step, const KeepRules& rules, std::optional<
     const bool stays = (rules.every > 0 && *it % rules.every == 0) || best == *it;
     if (!stays) remove_checkpoint(place(*it));
   }
+}
+
+void CheckpointStore::remove_all() const {
+  if (!is_directory(folder_)) return;
+  remove_leftovers();
+  std::vector<int64_t> all = steps();
+  for (; !all.empty(); all.pop_back()) remove_checkpoint(place(all.back()));
+  if (::rmdir(folder_.c_str()) != 0 && errno != ENOTEMPTY && errno != EEXIST)
+    fail(Exit::kStorage, "{}: cannot be removed: {}", folder_, std::strerror(errno));
 }
 
 void CheckpointStore::remove_leftovers() const {

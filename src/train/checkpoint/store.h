@@ -34,6 +34,8 @@ class CheckpointStore {
   // After that of `step` was written: removes those of later steps, which the run left when it went back, and of
   // earlier ones what no rule and not `best` keeps. Exit::kStorage.
   void prune(int64_t step, const KeepRules& rules, std::optional<int64_t> best) const;
+  // Every checkpoint, the newest first, and the folder where nothing else is in it. Exit::kStorage.
+  void remove_all() const;
   // What a killed process left half written or half removed goes. Only for who holds the run's lock.
   void remove_leftovers() const;
 

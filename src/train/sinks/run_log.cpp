@@ -44,26 +44,47 @@ Json to_json(const SampleReport& r) {
   return {{"step", r.step}, {"prompt", r.prompt}, {"text", r.text}, {"tokens", r.tokens}, {"stop", r.stop}};
 }
 
+constexpr const char *kMetrics = "metrics.jsonl", *kSamples = "samples.jsonl";
+
 class RunLog {
  public:
-  explicit RunLog(const std::string& folder) : folder_(folder), metrics_(file("metrics.jsonl")) {}
+  RunLog(const std::string& folder, const Json& position) : folder_(folder) {
+    const auto behind = [&](const char* name) {
+      return member(position, name, "the run log's position").get<int64_t>();
+    };
+    if (position.is_null()) {
+      metrics_.emplace(file(kMetrics));
+      return;
+    }
+    metrics_.emplace(file(kMetrics), behind(kMetrics));
+    if (const int64_t size = behind(kSamples); size > 0 || exists(file(kSamples)))
+      samples_.emplace(file(kSamples), size);
+  }
+
+  Json position() const { return {{kMetrics, metrics_->size()}, {kSamples, samples_ ? samples_->size() : 0}}; }
+  void sync() {
+    metrics_->sync();
+    if (samples_) samples_->sync();
+  }
 
   void take(const RunBegan& begun) { write_atomic(file("config.yaml"), begun.config); }
   void take(const RunInfo& info) { write_atomic(file("run.json"), info.json->dump(2) + "\n"); }
-  void take(const StepReport& r) { metrics_.append(to_json(r).dump()); }
-  void take(const EvalReport& r) { metrics_.append(to_json(r).dump()); }
-  void take(const QuantizationReport& r) { metrics_.append(to_json(r).dump()); }
+  void take(const StepReport& r) { metrics_->append(to_json(r).dump()); }
+  void take(const EvalReport& r) { metrics_->append(to_json(r).dump()); }
+  void take(const QuantizationReport& r) { metrics_->append(to_json(r).dump()); }
   void take(const SampleReport& r) {
-    if (!samples_) samples_.emplace(file("samples.jsonl"));
+    if (!samples_) samples_.emplace(file(kSamples));
     samples_->append(to_json(r).dump());
   }
   // The lines are on the disk before result.json says that the run has ended.
   void take(const RunResult& result) {
-    metrics_.finish();
+    metrics_->finish();
     if (samples_) samples_->finish();
     write_atomic(file("result.json"), to_json(result).dump(2) + "\n");
   }
-  // Times of the start and warnings: the console's.
+  // Times of the start, saves and warnings: the console's.
+  void take(const Resumed&) {}
+  void take(const CheckpointSaved&) {}
   void take(const WeightsLoaded&) {}
   void take(const RunReady&) {}
   void take(const FirstStep&) {}
@@ -73,7 +94,7 @@ class RunLog {
   std::string file(const char* name) const { return join_path(folder_, name); }
 
   std::string folder_;
-  LineFile metrics_;
+  std::optional<LineFile> metrics_;
   std::optional<LineFile> samples_;
 };
 
@@ -82,10 +103,12 @@ class RunLog {
 SinkEntry run_log_entry() {
   return {.name = "run log",
           .wanted = [](const TrainConfig&) { return true; },
-          .open = [](const TrainConfig&, const std::string& folder) -> Sink {
-            return [log = std::make_shared<RunLog>(folder)](const Event& event) {
-              std::visit([&](const auto& fact) { log->take(fact); }, event);
-            };
+          .open = [](const TrainConfig&, const std::string& folder, const Json& position) -> OpenSink {
+            const auto log = std::make_shared<RunLog>(folder, position);
+            return {
+                .take = [log](const Event& event) { std::visit([&](const auto& fact) { log->take(fact); }, event); },
+                .position = [log] { return log->position(); },
+                .sync = [log] { log->sync(); }};
           }};
 }
 
