@@ -23,16 +23,23 @@
 #include "model/hf/folder.h"
 #include "train/checkpoint/store.h"
 #include "train/config.h"
+#include "train/sinks/sink.h"
 
 namespace mantissa {
 namespace {
 
 using Kind = RunFolder::Kind;
 
+std::vector<std::string> names_of_run() {
+  std::vector<std::string> names;
+  for (const SinkEntry& sink : sink_table()) names.insert(names.end(), sink.files.begin(), sink.files.end());
+  names.insert(names.end(), {"report.html", "checkpoints", "model"});
+  return names;
+}
+
 // Files first that say that a run has ended: what is left after an interruption never looks finished.
 const std::vector<std::string>& names_of(Kind kind) {
-  static const std::vector<std::string> run = {"result.json", "metrics.jsonl", "samples.jsonl", "run.json",
-                                               "config.yaml", "report.html",   "checkpoints",   "model"};
+  static const std::vector<std::string> run = names_of_run();
   static const std::vector<std::string> comparison = {"compare.json", "config.yaml", "report.html", "rows"};
   return kind == Kind::kRun ? run : comparison;
 }

@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "base/text.h"
 #include "model/arch/arch.h"
 #include "model/arch/entries.h"
 
@@ -20,8 +21,8 @@ const ArchEntry& find_arch(const std::string& name) {
   for (const ArchEntry& entry : arch_table())
     if (name == entry.name) return entry;
   const std::string near = config::nearest(name, arch_names());
-  fail(Exit::kUsage, "model type {}: not supported{}; gpt2, llama, qwen2 and qwen3 are", name,
-       near.empty() ? "" : ", did you mean " + near + "?");
+  fail(Exit::kUsage, "model type {}: not supported{}; supported: {}", name,
+       near.empty() ? "" : ", did you mean " + near + "?", join(arch_names(), ", "));
 }
 
 std::string param_names::layer(int64_t index, const std::string& leaf) {

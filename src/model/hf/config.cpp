@@ -65,7 +65,7 @@ ModelConfig read_config(const std::string& path) {
         }
         return model;
       }
-    fail(Exit::kInput, "model_type {}: not supported; gpt2, llama, qwen2 and qwen3 are", printable(type));
+    fail(Exit::kInput, "model_type {}: not supported; supported: {}", printable(type), join(arch_names(), ", "));
   });
 }
 

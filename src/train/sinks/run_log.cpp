@@ -101,7 +101,9 @@ class RunLog {
 }  // namespace
 
 SinkEntry run_log_entry() {
+  // result.json goes first: what is left after an interruption never looks finished.
   return {.name = "run log",
+          .files = {"result.json", "metrics.jsonl", "samples.jsonl", "run.json", "config.yaml"},
           .wanted = [](const TrainConfig&) { return true; },
           .open = [](const TrainConfig&, const std::string& folder, const Json& position) -> OpenSink {
             const auto log = std::make_shared<RunLog>(folder, position);

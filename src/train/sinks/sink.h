@@ -23,6 +23,8 @@ struct OpenSink {
 
 struct SinkEntry {
   const char* name;
+  // Names that it writes in the run's folder, which a run that begins there anew removes, in this order.
+  std::vector<std::string> files;
   // Whether runs of this config have it.
   bool (*wanted)(const TrainConfig& config);
   // For a run into `folder`, where RunFolder::begin() made room, or that goes on from `position`, which is null where
