@@ -1,6 +1,7 @@
 #include "base/folder.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -73,6 +74,19 @@ NewFolder::~NewFolder() {
   std::error_code error;
   std::filesystem::remove_all(path_, error);
   if (error) fmt::print(stderr, "warning: {}: cannot be removed and stays: {}\n", path_, error.message());
+}
+
+void NewFolder::exchange() {
+  sync_directory(path_);
+  // renameat2(2): both names stand at any moment. File systems that cannot (NFS) say EINVAL.
+  if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, place_.c_str(), RENAME_EXCHANGE) != 0) {
+    const std::string old = path_ + "-old";
+    if ((errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) || ::rename(place_.c_str(), old.c_str()) != 0 ||
+        ::rename(path_.c_str(), place_.c_str()) != 0 || ::rename(old.c_str(), path_.c_str()) != 0)
+      fail(Exit::kStorage, "{}: cannot change places with the written folder: {}", place_, std::strerror(errno));
+  }
+  committed_ = true;
+  sync_directory(parent_of(place_));
 }
 
 void NewFolder::commit() {

@@ -27,6 +27,9 @@ class NewFolder {
   const std::string& place() const { return place_; }  // without a slash at its end
   const std::string& path() const { return path_; }    // where it is filled
   void commit();
+  // The same where a folder stands there already: the two change places, in one step where the file system can, and the
+  // old one stands at path() behind it.
+  void exchange();
 
  private:
   std::string place_, path_;

@@ -120,8 +120,9 @@ void write_checkpoint(const std::string& place, int64_t step, const Json& run, s
   for (size_t i = 0; i < files.size(); ++i)
     write_file(folder.path(), fmt::format("{}{:05}.safetensors", kStatePrefix, i + 1), files[i], manifest);
   write_atomic(join_path(folder.path(), Manifest::kName), manifest.text());
-  if (exists(place)) remove_checkpoint(place);
-  folder.commit();
+  if (!exists(place)) return folder.commit();
+  folder.exchange();
+  remove_checkpoint_files(folder.path());
 }
 
 void remove_checkpoint(const std::string& place) {

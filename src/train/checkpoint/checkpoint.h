@@ -29,7 +29,8 @@ struct SavedTensor {
 inline constexpr int64_t kCheckpointFileBytes = int64_t{4} << 30;
 
 // Writes the folder `place`: files, then the manifest, each durable before the folder takes its name. A checkpoint that
-// stands there goes just before. Exit::kStorage; what was written beside `place` is then gone or named on stderr.
+// stands there changes places with it, and goes. Exit::kStorage; what was written beside `place` is then gone or named
+// on stderr.
 void write_checkpoint(const std::string& place, int64_t step, const Json& run, std::span<const SavedTensor> tensors,
                       int64_t file_bytes = kCheckpointFileBytes);
 
