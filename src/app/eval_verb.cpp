@@ -106,14 +106,14 @@ bool is_run(const std::string& path) {
   return exists(join_path(path, "run.json")) && exists(join_path(path, "config.yaml"));
 }
 
-// The config that the run of this folder was trained with.
-TrainConfig config_of_run(const std::string& folder) {
+// The config that the run of this folder, which has this model folder, was trained with.
+TrainConfig config_of_run(const std::string& folder, const std::string& model) {
   TrainConfig config;
   config::Source::from_file(join_path(folder, "config.yaml"), {}).read([&config](config::Fields& f) {
     config.describe(f);
   });
   // The run's own model names the same EOS where the one that it began with is gone.
-  if (!config.model_init.empty() && !exists(config.model_init)) config.model_init = find_model_folder(folder);
+  if (!config.model_init.empty() && !exists(config.model_init)) config.model_init = model;
   config.resolve();
   return config;
 }
@@ -311,10 +311,11 @@ int eval_verb(const std::vector<std::string>& args) {
   };
   EvalFlags flags;
   if (!parse(flags)) return 0;
-  const std::string folder = flags.model.folder();
+  const ModelFolder source = flags.model.open();
+  const std::string& folder = source.path();
   TrainConfig run;
-  if (const std::string path = flags.model.path; is_run(path)) {
-    run = config_of_run(path);
+  if (const std::string path = run_of(flags.model.path); is_run(path)) {
+    run = config_of_run(path, folder);
     flags = {};
     take_defaults(run, flags);
     parse(flags);
@@ -333,7 +334,7 @@ int eval_verb(const std::vector<std::string>& args) {
   flags.data.sequence_length = flags.context + 1;
   given_bos(flags, tokenizer);  // before the weights are read
   std::optional<Dataset> data;
-  if (own_data) data = data_of_run(run, flags.model.path);
+  if (own_data) data = data_of_run(run, run_of(flags.model.path));
   if (own_data) flags.files = {fmt::format("validation data of {}", flags.model.path)};
 
   const bool full = flags.model.full_precision(folder);
@@ -368,10 +369,11 @@ int eval_verb(const std::vector<std::string>& args) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (result.tokens == 0)
     fail(Exit::kInput, "{}: no token to predict in {} documents", join(flags.files, ", "), result.documents);
+  const std::string shown = names_checkpoint(flags.model.path) ? flags.model.path : folder;
   if (flags.json)
-    print_json(flags, tokenizer, folder, full, device, result, seconds);
+    print_json(flags, tokenizer, shown, full, device, result, seconds);
   else
-    print_text(flags, tokenizer, folder, full, device, model, result, counts, seconds);
+    print_text(flags, tokenizer, shown, full, device, model, result, counts, seconds);
   return 0;
 }
 

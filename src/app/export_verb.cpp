@@ -8,6 +8,7 @@
 #include "model/arch/arch.h"
 #include "model/hf/export.h"
 #include "model/hf/tensors.h"
+#include "train/checkpoint_model.h"
 
 namespace mantissa {
 namespace {
@@ -28,7 +29,7 @@ int export_verb(const std::vector<std::string>& args) {
       "export");
   std::string source, out, dtype_name;
   double shard_gb = 5;
-  command.option("source", source, "folder of a finished run, or a Hugging Face model folder").required();
+  command.option("source", source, "folder of a finished run, RUN@STEP, or a Hugging Face model folder").required();
   command.option("out", out, "folder to write; must not be there").required();
   command
       .option("--dtype", dtype_name, "of the tensors; default: fp32, or bf16 where every tensor of the source is BF16")
@@ -40,7 +41,8 @@ int export_verb(const std::vector<std::string>& args) {
   if (exists(out)) fail(Exit::kUsage, "{}: is there already; give a folder that is not", out);
 
   Console console;
-  const std::string folder = find_model_folder(source);
+  const ModelFolder opened(source);
+  const std::string& folder = opened.path();
   const ModelConfig model = read_hf_config(folder);
   const DType dtype = dtype_name.empty() ? dtype_of(folder) : dtype_name == "fp32" ? DType::kF32 : DType::kBF16;
   const uint64_t bytes = export_bytes(find_arch(model.arch).params(model), dtype);
@@ -58,7 +60,8 @@ int export_verb(const std::vector<std::string>& args) {
   console.line(
       fmt::format("checked   read again: every tensor and the logits of {} rows of {} random tokens are, bit for "
                   "bit, those of {}{}",
-                  check.rows(), check.row_tokens(), folder, dtype == DType::kBF16 ? " rounded to BF16" : ""));
+                  check.rows(), check.row_tokens(), names_checkpoint(source) ? source : folder,
+                  dtype == DType::kBF16 ? " rounded to BF16" : ""));
   console.line(fmt::format("done      {}", out));
   console.flush();
   return 0;

@@ -20,6 +20,7 @@
 #include "model/hf/tensors.h"
 #include "report/run_reader.h"
 #include "report/table.h"
+#include "train/checkpoint_model.h"
 
 namespace mantissa {
 namespace {
@@ -85,6 +86,20 @@ void inspect_model(const std::string& folder) {
   say("every tensor that the config names is there, with its shape, and no other\n");
 }
 
+void inspect_checkpoint(const Checkpoint& checkpoint) {
+  for (const CheckpointPiece& piece : checkpoint.manifest().pieces)
+    say("  {:<60} {:<8} {}\n", printable(piece.tensor), piece.dtype, shape_text(piece.shape));
+  const Json& run = checkpoint.run();
+  const auto text = [&run](const char* key) {
+    return !run.contains(key) ? "?" : run[key].is_string() ? printable(run[key].get<std::string>()) : run[key].dump();
+  };
+  say("{}: step {} of {} · {} pieces of tensors in {} files · {}\n", checkpoint.folder(), checkpoint.step(),
+      text("steps"), checkpoint.manifest().pieces.size(), checkpoint.manifest().files.size(),
+      bytes_text(static_cast<double>(checkpoint.bytes())));
+  say("saved {} by version {} on {} · micro-batches of {} rows · started {} · resumed behind {}\n", text("saved"),
+      text("version"), text("device"), text("micro_batch"), text("started"), text("resumed"));
+}
+
 // A terminal gets ASCII alone: JSON writes every other character as \uNNNN.
 void print_json(const Json& json) { fmt::print("{}\n", json.dump(2, ' ', is_terminal(stdout))); }
 
@@ -92,13 +107,21 @@ void print_json(const Json& json) { fmt::print("{}\n", json.dump(2, ' ', is_term
 
 int inspect_verb(const std::vector<std::string>& args) {
   CommandLine command(
-      "What a model folder, a safetensors file, a tokenizer, MDS shards, a run or a comparison folder holds.",
+      "What a model folder, a safetensors file, a tokenizer, MDS shards, a run, its checkpoint or a comparison folder "
+      "holds.",
       "inspect");
   std::string path;
   bool as_json = false;
   command.option("path", path, "folder or file").required();
   command.flag("--json", as_json, "of a run or a comparison: its records as one JSON document");
   if (!command.parse(args)) return 0;
+  const bool checkpoint =
+      names_checkpoint(path) || (exists(join_path(path, Manifest::kName)) && !exists(join_path(path, "config.json")));
+  if (checkpoint) {
+    if (as_json) fail(Exit::kUsage, "inspect: --json: {} is a checkpoint; its {} is JSON", path, Manifest::kName);
+    inspect_checkpoint(names_checkpoint(path) ? open_checkpoint(path) : Checkpoint::open(path));
+    return 0;
+  }
   if (!exists(path)) fail(Exit::kInput, "{}: not there", path);
   const bool comparison = exists(join_path(path, "compare.json")), run = exists(join_path(path, "run.json"));
   if (as_json && !comparison && !run)

@@ -13,7 +13,8 @@
 namespace mantissa {
 
 void ModelSource::add_flags(CommandLine& command) {
-  command.option("model", path, "a Hugging Face model folder, or the folder of a finished run").required();
+  command.option("model", path, "a Hugging Face model folder, the folder of a finished run, or RUN@STEP: a checkpoint")
+      .required();
   command.option("--dtype", dtype, "of weights and products; auto: fp32 where config.json says float32")
       .one_of({"auto", "fp32", "bf16"})
       .show_default();
@@ -27,8 +28,6 @@ void add_device_flags(CommandLine& command, DeviceConfig& device) {
 }
 
 ChosenDevice ModelSource::open_device() const { return choose_device(device, {}, "--device"); }
-
-std::string ModelSource::folder() const { return find_model_folder(path); }
 
 bool ModelSource::full_precision(const std::string& folder) const {
   if (dtype != "auto") return dtype == "fp32";

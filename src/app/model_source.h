@@ -8,11 +8,12 @@
 #include "data/tokenizer/tokenizer.h"
 #include "device/device_config.h"
 #include "model/hf/checkpoint.h"
+#include "train/checkpoint_model.h"
 
 namespace mantissa {
 
 struct ModelSource {
-  std::string path;            // MODEL: a Hugging Face folder or a finished run
+  std::string path;            // MODEL: a Hugging Face folder, a finished run or RUN@STEP
   std::string dtype = "auto";  // of weights and products: fp32, bf16; auto: fp32 where config.json says float32
   DeviceConfig device;
   std::string tokenizer;  // "": the folder's tokenizer.json; without one bytes where the vocabulary is 256
@@ -20,7 +21,7 @@ struct ModelSource {
   void add_flags(CommandLine& command);
 
   // After parsing. Each throws Exit::kInput for what is not there or not readable.
-  std::string folder() const;
+  ModelFolder open() const { return ModelFolder(path); }
   bool full_precision(const std::string& folder) const;  // computes in FP32
   // As --device says; Exit::kUnavailable.
   ChosenDevice open_device() const;

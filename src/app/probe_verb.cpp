@@ -130,9 +130,7 @@ bool parse(ProbeOptions& o, std::vector<std::string> args) {
   command.option("--output", o.output, "safetensors to write").required();
   add_device_flags(command, o.device);
   command.option("--recipe", o.precision.recipe, "precision of the linear layers").show_default();
-  command.option("--scope", o.precision.scope, "layers that the recipe takes")
-      .one_of(scope_names())
-      .show_default();
+  command.option("--scope", o.precision.scope, "layers that the recipe takes").one_of(scope_names()).show_default();
   command.option("--weights", o.precision.weights, "fp32, bf16 or bf16-sr")
       .one_of({"fp32", "bf16", "bf16-sr"})
       .show_default();

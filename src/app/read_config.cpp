@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "data/tokenizer/tokenizer.h"
 #include "model/hf/checkpoint.h"
+#include "train/checkpoint_model.h"
 
 namespace mantissa {
 namespace {
@@ -21,7 +22,7 @@ std::string yaml_of(ModelConfig model) {
 
 // The model of the folder, to which every size that the config gives must agree.
 ModelConfig model_of_folder(const TrainConfig& config, const config::Source& source) {
-  const ModelConfig folder = read_hf_config(config.model_init);
+  const ModelConfig folder = read_hf_config(config.init_folder());
   TrainConfig overlaid;
   overlaid.model = folder;
   source.read([&overlaid](config::Fields& f) { overlaid.describe(f); });
@@ -30,7 +31,7 @@ ModelConfig model_of_folder(const TrainConfig& config, const config::Source& sou
   const config::Difference d = config::first_difference(yaml_of(overlaid.model), yaml_of(folder));
   const std::string origin = source.origin("model." + d.key);
   fail(Exit::kUsage, "{}model.{}: {}, but {} has {}", origin.empty() ? "" : origin + ": ", d.key, d.first,
-       join_path(config.model_init, "config.json"), d.second);
+       config.init_files ? config.model_init : join_path(config.model_init, "config.json"), d.second);
 }
 
 // Paths are those of the working directory. One that is not there but beside the config says so.
@@ -43,6 +44,7 @@ void explain_relative_paths(const TrainConfig& config, const config::Source& sou
                                                               {"model.init", &config.model_init}};
   for (const auto& [key, path] : paths) {
     if (path == &config.data.tokenizer && *path == Tokenizer::kBytes) continue;  // no file
+    if (path == &config.model_init && names_checkpoint(*path)) continue;
     if (path->empty() || fs::path(*path).is_absolute() || beside.empty() || exists(*path)) continue;
     const std::string there = (beside / *path).string();
     if (!exists(there)) continue;
@@ -70,7 +72,10 @@ TrainConfig read_train_config(const std::string& path, const std::vector<std::st
   const config::Source source = config::Source::from_file(path, overrides);
   source.read(describe);
   explain_relative_paths(config, source, path, options.planning);
-  if (options.planning && !config.model_init.empty() && !exists(join_path(config.model_init, "config.json"))) {
+  if (names_checkpoint(config.model_init))
+    config.init_files =
+        in_context("model.init", [&] { return std::make_shared<const ModelFolder>(config.model_init); });
+  if (options.planning && !config.model_init.empty() && !exists(join_path(config.init_folder(), "config.json"))) {
     if (yaml_of(config.model) == yaml_of(ModelConfig{}))
       fail(Exit::kUsage, "model.init: {} is not on this disk; give the model's sizes in the config to plan without it",
            config.model_init);

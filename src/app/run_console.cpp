@@ -75,7 +75,7 @@ void print_run(Console& console, Trainer& trainer, const TrainConfig& config) {
                            m.hidden_size, m.num_attention_heads, m.num_key_value_heads, m.head_dim,
                            count_text(static_cast<double>(count_parameters(m))), m.tie_word_embeddings ? " (tied)" : "",
                            config.model_init.empty() ? "from scratch" : "from " + config.model_init));
-  if (const std::string dropout = config.model_init.empty() ? "" : hf_dropout(config.model_init); !dropout.empty())
+  if (const std::string dropout = config.model_init.empty() ? "" : hf_dropout(config.init_folder()); !dropout.empty())
     console.warn(fmt::format("{}: asks for dropout ({}); training here has none",
                              join_path(config.model_init, "config.json"), dropout));
   console.line(fmt::format("precision {} weights · {} ({}) · scope {} · {:.1f}% of linear GEMM FLOPs below 16 bits",

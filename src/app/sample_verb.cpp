@@ -136,7 +136,8 @@ int sample_verb(const std::vector<std::string>& args) {
   if (!command.parse(args)) return 0;
   flags.has_prompt = command.given("--prompt");
 
-  const std::string folder = flags.model.folder();
+  const ModelFolder source = flags.model.open();
+  const std::string& folder = source.path();
   const ModelConfig model = read_hf_config(folder);
   const Tokenizer tokenizer = flags.model.open_tokenizer(folder, model);
   GenerationRequest request;
@@ -183,8 +184,9 @@ int sample_verb(const std::vector<std::string>& args) {
         request.prompt_cached ? " (kept)" : "", request.prompt_cached ? "-" : rate(g.prefilled, g.prefill_s), g.tokens,
         rate(g.tokens, g.decode_s), g.stop);
   }
-  say(stderr, "{} · {} · {} weights, products with FP32 sums · tokenizer {}{}\n", folder, model.arch,
-      full ? "FP32" : "BF16", tokenizer.name(), chat_name.empty() ? "" : " · chat template " + chat_name);
+  say(stderr, "{} · {} · {} weights, products with FP32 sums · tokenizer {}{}\n",
+      names_checkpoint(flags.model.path) ? flags.model.path : folder, model.arch, full ? "FP32" : "BF16",
+      tokenizer.name(), chat_name.empty() ? "" : " · chat template " + chat_name);
   say(stderr, "device {}\n", device.text);
   return 0;
 }

@@ -13,6 +13,8 @@
 #include "data/mds/verify.h"
 #include "report/check_record.h"
 #include "report/run_reader.h"
+#include "train/checkpoint/store.h"
+#include "train/checkpoint_model.h"
 #include "train/config.h"
 
 namespace mantissa {
@@ -41,6 +43,15 @@ TrainConfig verify_config(const std::string& folder) {
   return config;
 }
 
+void verify_checkpoint(const Checkpoint& checkpoint) {
+  checkpoint.verify();
+  std::set<std::string> tensors;
+  for (const CheckpointPiece& piece : checkpoint.manifest().pieces) tensors.insert(piece.tensor);
+  verified("state", fmt::format("checkpoint of step {}: {} tensors in {} files, {}, every byte as it was written",
+                                checkpoint.step(), tensors.size(), checkpoint.manifest().files.size(),
+                                bytes_text(static_cast<double>(checkpoint.bytes()))));
+}
+
 report::Run verify_run(const std::string& folder) {
   report::Run run = report::read_run(folder);
   report::check_run(run);
@@ -61,6 +72,8 @@ report::Run verify_run(const std::string& folder) {
   else
     fail(Exit::kInput,
          "{}: not there, and config.yaml says that the finished run kept its weights (train.save_weights)", model);
+  const CheckpointStore store(join_path(folder, CheckpointStore::kFolder));
+  for (const int64_t step : store.steps()) verify_checkpoint(Checkpoint::open(store.place(step)));
   return run;
 }
 
@@ -100,6 +113,7 @@ void verify_comparison(const std::string& folder) {
 
 void verify_folder(const std::string& path) {
   const auto has = [&path](const char* name) { return exists(join_path(path, name)); };
+  if (has(Manifest::kName) && !has("config.json")) return verify_checkpoint(Checkpoint::open(path));
   if (has("compare.json")) return verify_comparison(path);
   if (has("run.json")) return static_cast<void>(verify_run(path));
   if (has("index.json")) return verify_shards(path);
@@ -117,14 +131,17 @@ void verify_folder(const std::string& path) {
 
 int verify_verb(const std::vector<std::string>& args) {
   CommandLine command(
-      "Checks a model folder, a safetensors file, a tokenizer, MDS shards, a run or a comparison; exit 3 at the first "
-      "rule that is broken.",
+      "Checks a model folder, a safetensors file, a tokenizer, MDS shards, a run, its checkpoints or a comparison; "
+      "exit 3 "
+      "at the first rule that is broken.",
       "verify");
   std::string path;
   command.option("path", path, "folder or file").required();
   if (!command.parse(args)) return 0;
-  if (!exists(path)) fail(Exit::kInput, "{}: not there", path);
-  if (is_directory(path))
+  if (!exists(path) && !names_checkpoint(path)) fail(Exit::kInput, "{}: not there", path);
+  if (names_checkpoint(path))
+    verify_checkpoint(open_checkpoint(path));
+  else if (is_directory(path))
     verify_folder(path);
   else if (path.ends_with(".json"))
     verify_tokenizer(path);

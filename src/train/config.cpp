@@ -10,6 +10,7 @@
 #include "data/mds/prepared.h"
 #include "data/tokenizer/tokenizer.h"
 #include "train/checkpoint/interval.h"
+#include "train/checkpoint_model.h"
 
 namespace mantissa {
 namespace {
@@ -66,7 +67,8 @@ void TrainConfig::describe(config::Fields& fields) {
   });
   fields.section("device", [this](config::Fields& f) { device.describe(f); });
   fields.section("model", [this](config::Fields& f) {
-    f.text("init", model_init, "a Hugging Face folder to start from; empty: from scratch with the sizes below");
+    f.text("init", model_init,
+           "a Hugging Face folder, or RUN@STEP, to start from; empty: from scratch with the sizes below");
     model.describe(f);
   });
   fields.section("data", [this](config::Fields& f) {
@@ -149,7 +151,7 @@ void TrainConfig::resolve() {
     fail(Exit::kUsage,
          "data.sequence_length: {} is longer than the model's {} positions (model.max_position_embeddings{})",
          data.sequence_length, model.max_position_embeddings, model_init.empty() ? "" : " of " + model_init);
-  data.model_folder = model_init;
+  data.model_folder = init_folder();
   data.model_vocab_size = model.vocab_size;
   precision.validate();
   precision.validate_rules(model.num_hidden_layers);
@@ -190,6 +192,8 @@ std::vector<std::string> TrainConfig::recipes(bool comparing) const {
     if (std::find(once.begin(), once.end(), name) == once.end()) once.push_back(name);
   return once;
 }
+
+std::string TrainConfig::init_folder() const { return init_files ? init_files->path() : model_init; }
 
 std::string TrainConfig::identity() const {
   TrainConfig c = *this;

@@ -1,6 +1,7 @@
 // The configuration of a run, of a comparison and of what may come with later versions.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,8 @@
 #include "train/schedule.h"
 
 namespace mantissa {
+
+class ModelFolder;
 
 struct RunConfig {
   std::string name = "run", dir;  // dir "": runs/<name>
@@ -70,7 +73,9 @@ struct CompareConfig {
 struct TrainConfig {
   RunConfig run;
   DeviceConfig device;
-  std::string model_init;  // a Hugging Face folder; "": from scratch with `model`
+  std::string model_init;  // a Hugging Face folder or RUN@STEP; "": from scratch with `model`
+  // Where the files of model_init lie, if not at that path; set by the owner, no key.
+  std::shared_ptr<const ModelFolder> init_files;
   ModelConfig model;
   DataConfig data;
   int64_t data_tokens = 0;  // data.tokens: tokens of a pass, for `plan` where the files are not on the disk
@@ -107,6 +112,8 @@ struct TrainConfig {
   // Optimizer steps: train.steps; else ceil(train.tokens / batch.tokens); else the whole steps that the epochs fill, at
   // least 1.
   int64_t steps(int64_t pass_tokens) const;
+  // The Hugging Face folder to start from.
+  std::string init_folder() const;
   int64_t rows_per_step() const { return batch.tokens / data.sequence_length; }
 };
 

@@ -42,12 +42,16 @@ void add_tokenizer(const Tokenizer& tokenizer, HfExport& options) {
 }  // namespace
 
 HfExport export_options(const TrainConfig& config, const Dataset& data) {
+  return export_options(config, data.tokenizer().get(), data.eos());
+}
+
+HfExport export_options(const TrainConfig& config, const Tokenizer* tokenizer, int32_t eos) {
   HfExport options;
   options.dtype = updated_dtype(config.precision.weight_mode());
-  options.source_folder = config.model_init;
-  options.eos = data.eos();
-  if (!config.data.eos_token.empty()) options.trained_eos = data.eos();
-  if (const Tokenizer* tokenizer = data.tokenizer().get()) {
+  options.source_folder = config.init_folder();
+  options.eos = eos;
+  if (!config.data.eos_token.empty()) options.trained_eos = eos;
+  if (tokenizer != nullptr) {
     options.bos = tokenizer->bos(), options.pad = tokenizer->pad();
     if (options.eos < 0) options.eos = tokenizer->eos();
     const std::string_view end = chat_end(chat_template_of(config.data));
@@ -55,7 +59,7 @@ HfExport export_options(const TrainConfig& config, const Dataset& data) {
     add_tokenizer(*tokenizer, options);
   } else {
     // Files of tokens that name no tokenizer: ids are those of the model that training began with.
-    options.tokenizer_folder = config.model_init;
+    options.tokenizer_folder = config.init_folder();
   }
   return options;
 }

@@ -29,5 +29,7 @@ class ModelOutput {
 
 // Tokenizer files and token ids that go with a model trained on `data`.
 HfExport export_options(const TrainConfig& config, const Dataset& data);
+// The same of data with this tokenizer, null where it names none, whose documents end with `eos`, -1: none.
+HfExport export_options(const TrainConfig& config, const Tokenizer* tokenizer, int32_t eos);
 
 }  // namespace mantissa

@@ -21,6 +21,7 @@ Json data_identity(const Dataset& data) {
   return {{"files", std::move(files)},
           {"tokenizer", d.tokenizer},
           {"tokenizer_sha256", d.tokenizer_sha256},
+          {"tokenizer_path", data.tokenizer() ? data.tokenizer()->name() : ""},
           {"eos", data.eos()},
           {"rows", data.rows(Split::kTrain)},
           {"validation_rows", data.rows(Split::kValidation)}};

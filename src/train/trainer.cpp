@@ -63,7 +63,7 @@ std::optional<Behind> Trainer::start(const Sink& tell) {
   if (!fill_ && setup_.config.model_init.empty()) engine_->initialize(seed);
   if (!fill_ && !setup_.config.model_init.empty()) {
     const auto begin = Clock::now();
-    const int64_t bytes = engine_->load(setup_.config.model_init);
+    const int64_t bytes = engine_->load(setup_.config.init_folder());
     if (setup_.device) setup_.device->synchronize();
     tell(WeightsLoaded{bytes, since(begin)});
   }

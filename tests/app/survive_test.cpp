@@ -185,6 +185,8 @@ TEST_F(Survive, FilesAskAndTheConsoleSays) {
   EXPECT_NE(on.out.find("goes on   behind step 1 of 160 · "), std::string::npos) << on.out;
   const ProgramResult ended = run_program(folder, args("run", {"--log.console=true"}));
   EXPECT_NE(ended.out.find("holds a finished run"), std::string::npos) << ended.out;
+  const testing::VerbResult verified = testing::run_verb({"verify", folder / "run"});
+  EXPECT_EQ(verified.code, 0) << verified.err;
   const ProgramResult other =
       run_program(folder, args("run", {"--optimizer.lr=1e-3", "--resume=" + (folder / "run/checkpoints/step_160")}));
   expect_refused({other.code, other.out, other.err}, Exit::kUsage,

@@ -85,7 +85,9 @@ std::string find_model_folder(const std::string& path) {
     return model;
   }
   if (exists(join_path(path, "run.json")))
-    fail(Exit::kInput, "{}: the run has no {}: it did not finish, or train.save_weights was false", path, model);
+    fail(Exit::kInput,
+         "{}: the run has no {}: it did not finish, or train.save_weights was false; {}@last names its last checkpoint",
+         path, model, path);
   if (exists(join_path(path, "compare.json")))
     fail(Exit::kInput, "{}: a comparison; give one of its rows (compare.save_weights: true keeps their weights)", path);
   hf::refuse_without_weights(path);

@@ -162,7 +162,8 @@ uint64_t Checkpoint::bytes() const {
   return sum;
 }
 
-void Checkpoint::read(const std::function<void(const CheckpointPiece&, std::span<const std::byte>)>& f) const {
+void Checkpoint::read(const std::function<bool(const std::string&)>& wanted,
+                      const std::function<void(const CheckpointPiece&, std::span<const std::byte>)>& f) const {
   for (size_t i = 0; i < manifest_.files.size(); ++i) {
     const CheckpointFile& file = manifest_.files[i];
     const std::string path = join_path(folder_, file.name);
@@ -178,6 +179,7 @@ void Checkpoint::read(const std::function<void(const CheckpointPiece&, std::span
       if (view->dtype != piece.dtype || view->elements() != piece.count)
         fail(Exit::kInput, "{}: tensor {}: {} of {} elements, expected {} of {}", path, piece.tensor, view->dtype,
              view->elements(), piece.dtype, piece.count);
+      if (!wanted(piece.tensor)) continue;
       const bool same = checksum_of(view->bytes) == piece.checksum;
       reader.check_whole();
       if (!same) fail(Exit::kInput, "{}: tensor {}: changed since it was written", path, piece.tensor);
@@ -190,16 +192,20 @@ void Checkpoint::read(const std::function<void(const CheckpointPiece&, std::span
 }
 
 void Checkpoint::verify() const {
-  read([](const CheckpointPiece&, std::span<const std::byte>) {});
+  read([](const std::string&) { return true; }, [](const CheckpointPiece&, std::span<const std::byte>) {});
 }
 
-void Checkpoint::restore(const std::function<void(const StateVisitor&)>& visit) const {
+void Checkpoint::restore(const std::function<void(const StateVisitor&)>& visit) const { take(visit, true); }
+void Checkpoint::fill(const std::function<void(const StateVisitor&)>& visit) const { take(visit, false); }
+
+void Checkpoint::take(const std::function<void(const StateVisitor&)>& visit, bool all) const {
   std::map<std::string, StateTensor> wanted;
   visit([&](const StateTensor& state) {
     check(wanted.emplace(state.name, state).second, "state tensor {} is enumerated twice", state.name);
   });
   std::set<std::string> filled;
-  read([&](const CheckpointPiece& piece, std::span<const std::byte> bytes) {
+  const auto takes = [&](const std::string& tensor) { return all || wanted.contains(tensor); };
+  read(takes, [&](const CheckpointPiece& piece, std::span<const std::byte> bytes) {
     const auto found = wanted.find(piece.tensor);
     if (found == wanted.end()) fail(Exit::kInput, "{}: tensor {}: this run has no such state", folder_, piece.tensor);
     const StateTensor& state = found->second;

@@ -58,10 +58,14 @@ class Checkpoint {
   // that is missing, one that the state does not have, and another dtype or shape; what was filled until then stays
   // filled.
   void restore(const std::function<void(const StateVisitor&)>& visit) const;
+  // The same of some tensors alone; bytes of others are not looked at.
+  void fill(const std::function<void(const StateVisitor&)>& visit) const;
 
  private:
-  // Called once for each piece, whose bytes were checked.
-  void read(const std::function<void(const CheckpointPiece&, std::span<const std::byte>)>& f) const;
+  // `f` is called once for each piece whose tensor `wanted` takes, with bytes that were checked.
+  void read(const std::function<bool(const std::string&)>& wanted,
+            const std::function<void(const CheckpointPiece&, std::span<const std::byte>)>& f) const;
+  void take(const std::function<void(const StateVisitor&)>& visit, bool all) const;
 
   std::string folder_;
   Manifest manifest_;
