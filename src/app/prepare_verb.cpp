@@ -89,6 +89,8 @@ void print_report(Console& console, const PrepareReport& report, const std::stri
                            megabytes(static_cast<double>(report.bytes_written)), seconds, report.read_seconds,
                            report.write_seconds,
                            text > 0 ? fmt::format(" · {:.1f} MB of text a second", text / 1e6 / seconds) : ""));
+  console.line(fmt::format("{:<10} --data.train={} --data.split=train{} --data.sequence_length={}", "to train", out,
+                           d.validation.rows > 0 ? " --data.validation_split=validation" : "", report.sequence_length));
 }
 
 int preview(const DataConfig& config, const PrepareFlags& flags) {

@@ -106,7 +106,9 @@ void DocumentEncoder::choose_eos() {
     eos_ = tokenizer_.eos();
     eos_origin_ = "tokenizer";
     if (eos_ < 0)
-      fail(Exit::kUsage, "data.append_eos: {} names no EOS; give data.eos_token, or append_eos: false",
+      fail(Exit::kUsage,
+           "data.append_eos: {} names no EOS; give data.eos_token (--eos-token), or data.append_eos: false "
+           "(--append-eos=false)",
            tokenizer_.name());
   }
 }

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/signal.h"
 #include "base/text.h"
 #include "base/units.h"
@@ -16,6 +17,7 @@
 namespace mantissa {
 namespace {
 
+constexpr int64_t kByteVocabulary = 256;                     // of Tokenizer::bytes()
 constexpr int64_t kManyDocuments = 2000, kManyAFile = 1000;  // of text parted by blank lines, that are worth a note
 
 std::string name_of(const std::string& folder) { return std::filesystem::path(folder).filename().string(); }
@@ -29,7 +31,8 @@ void refuse_both_splits(const Source& source, const std::string& path) {
     });
   };
   if (has({"train"}) && has({"validation", "val", "valid", "test"}))
-    fail(Exit::kUsage, "{}: holds several splits; name one by data.split, as train (and data.validation_split)", path);
+    fail(Exit::kUsage,
+         "{}: holds several splits; name one by data.split, as train (and another by data.validation_split)", path);
 }
 
 // What `prepare` wrote of the folders; those it did not write are left out.
@@ -85,6 +88,7 @@ int32_t SourceLoader::padding() const {
 
 LoadedSource SourceLoader::read_text(const Source& source, const std::string& path) {
   if (config_.fine_tuning()) refuse_truncation();
+  if (tokenizer_ == nullptr) refuse_bytes_for_tokens();
   if (tokenizer_ == nullptr) tokenizer_ = std::make_shared<const Tokenizer>(Tokenizer::open(config_.tokenizer));
   if (encoder_ == nullptr) encoder_ = std::make_unique<DocumentEncoder>(config_, *tokenizer_);
   eos_ = encoder_->eos(), eos_origin_ = encoder_->eos_origin();
@@ -99,6 +103,15 @@ LoadedSource SourceLoader::read_text(const Source& source, const std::string& pa
   if (package_.name.empty()) package_ = reader->package();
   if (std::string note = short_documents(source, config_, *corpus); !note.empty()) notes_.push_back(std::move(note));
   return {.corpus = std::move(corpus), .vocab_size = tokenizer_->vocab_size()};
+}
+
+// A model that knows tokens would be trained on bytes under their ids.
+void SourceLoader::refuse_bytes_for_tokens() const {
+  const std::string& model = config_.model_folder;
+  if (config_.tokenizer != Tokenizer::kBytes || model.empty() || config_.model_vocab_size == kByteVocabulary) return;
+  if (exists(join_path(model, "tokenizer.json")))
+    fail(Exit::kUsage, "data.tokenizer: bytes, but {} has {} tokens and a tokenizer.json; give data.tokenizer: {}",
+         model, config_.model_vocab_size, model);
 }
 
 void SourceLoader::refuse_truncation() const {

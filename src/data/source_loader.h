@@ -56,6 +56,7 @@ class SourceLoader {
   LoadedSource read_text(const Source& source, const std::string& path);
   LoadedSource read_documents(const Source& source, const std::string& path);
   LoadedSource map_rows(const Source& source);
+  void refuse_bytes_for_tokens() const;
   void refuse_truncation() const;
   void refuse_keys_of_text(const std::string& path) const;
   void open_tokenizer(const Source& source);

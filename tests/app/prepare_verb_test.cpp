@@ -1,6 +1,7 @@
 // The prepare verb: what it prints, previews, refuses and leaves.
 #include "base/text.h"
 #include "tests/app/verb_run.h"
+#include "train/run_train.h"
 
 namespace mantissa {
 namespace {
@@ -42,6 +43,16 @@ TEST_F(PrepareVerb, WritesRowsThatTrain) {
     if (line.find("\"loss\"") != std::string::npos && line.find("eval_loss") == std::string::npos) {
       EXPECT_NE(line.find("\"data_wait_s\""), std::string::npos) << line;
     }
+  // The flags that it names.
+  const size_t flags = r.out.find("to train ");
+  ASSERT_NE(flags, std::string::npos) << r.out;
+  std::vector<std::string> named;
+  for (const std::string& flag : split(r.out.substr(flags + 9, r.out.find('\n', flags) - flags - 9), ' '))
+    if (!flag.empty()) named.push_back(flag);
+  named.push_back("--run.dir=" + (folder / "named"));
+  const VerbResult as_named = run("train", named);
+  EXPECT_EQ(as_named.code, 0) << as_named.err;
+  EXPECT_EQ(finished_loss(folder / "named"), finished_loss(folder / "run"));
   // Rows of another length are refused with the key.
   expect_refused(run("train", {mapped[0], mapped[1], "--run.dir=" + (folder / "other")}), Exit::kUsage,
                  {"data.sequence_length", "128", "64"});

@@ -30,6 +30,18 @@ TEST_F(TrainData, ARunWithoutValidationRowsHasNoEvaluation) {
   EXPECT_FALSE(says(one, "nan")) << one.out;
 }
 
+// The ids of bytes are other tokens' in a model that has its own tokenizer.
+TEST_F(TrainData, BytesForAModelOfTokensAreRefused) {
+  const std::string model = folder / "first/model", vocabulary = "--model.vocab_size=320";
+  ASSERT_EQ(run("train", {vocabulary, "--train.steps=2", "--run.dir=" + (folder / "first")}).code, 0);
+  ASSERT_TRUE(exists(model + "/tokenizer.json"));
+  const std::vector<std::string> on = {vocabulary, "--train.steps=2", "--model.init=" + model};
+  expect_refused(run("train", on), Exit::kUsage,
+                 {"data.tokenizer: bytes", "has 320 tokens", "give data.tokenizer: " + model});
+  const VerbResult r = run("train", {on[0], on[1], on[2], "--data.tokenizer=" + model, "--data.append_eos=false"});
+  EXPECT_EQ(r.code, 0) << r.err;
+}
+
 TEST_F(TrainData, AFlippedBitOfAShardIsRefused) {
   ASSERT_EQ(run_verb({"prepare", "--train", folder / "text.txt", "--sequence-length=64", "--out", folder / "out"}).code,
             0);
