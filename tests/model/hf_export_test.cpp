@@ -4,6 +4,7 @@
 #include <csignal>
 #include <set>
 
+#include "model/arch/arch.h"
 #include "model/hf/tensors.h"
 #include "tests/base/child_cost.h"
 #include "tests/model/model_folder.h"
@@ -18,9 +19,9 @@ using testing::TempFolder;
 
 Json config_of(const std::string& folder) { return read_json(folder + "/config.json"); }
 
-class HfWrite : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Models, HfWrite, ::testing::Values("gpt2", "llama", "qwen2", "qwen3"),
-                         [](const auto& param) { return std::string(param.param); });
+class HfWrite : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Models, HfWrite, ::testing::ValuesIn(arch_names()),
+                         [](const auto& param) { return param.param; });
 
 TEST_P(HfWrite, ReadsBack) {
   const TempFolder folder;

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "base/file.h"
+#include "model/arch/arch.h"
 #include "model/hf/export.h"
 #include "tests/model/model_folder.h"
 
@@ -48,9 +49,9 @@ TensorValue transposed(const TensorValue& t) {
   return out;
 }
 
-class HfModels : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Models, HfModels, ::testing::Values("gpt2", "llama", "qwen2", "qwen3"),
-                         [](const auto& param) { return std::string(param.param); });
+class HfModels : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Models, HfModels, ::testing::ValuesIn(arch_names()),
+                         [](const auto& param) { return param.param; });
 
 TEST_P(HfModels, PartsStandInTheirRows) {
   const Loaded loaded(golden(GetParam()));

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "model/arch/arch.h"
 #include "tests/train/golden_file.h"
 #include "train/engine.h"
 
@@ -36,7 +37,7 @@ struct Rows {
   }
 };
 
-class Golden : public testing::TestWithParam<const char*> {
+class Golden : public testing::TestWithParam<std::string> {
  protected:
   Golden() : folder_(kGolden + GetParam()), file_(safetensors::Reader::open(folder_ + "/golden.safetensors")) {
     rows_ = static_cast<int>(file_.at("input_ids").shape[0]),
@@ -137,8 +138,8 @@ TEST_P(Golden, AccumulationEqualsOneBatch) {
         << whole->params().spec(id).name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Golden, testing::Values("gpt2", "llama", "qwen2", "qwen3"),
-                         [](const auto& param) { return std::string(param.param); });
+INSTANTIATE_TEST_SUITE_P(Models, Golden, testing::ValuesIn(arch_names()),
+                         [](const auto& param) { return param.param; });
 
 }  // namespace
 }  // namespace mantissa
