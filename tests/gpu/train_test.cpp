@@ -2,9 +2,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
-#include "tests/base/support.h"
 #include "tests/gpu/on_device.h"
+#include "tests/train/small_run.h"
 #include "train/compare.h"
 
 namespace mantissa {
@@ -14,23 +13,10 @@ using testing::error_of;
 using testing::TempFolder;
 
 TrainConfig run_config(const TempFolder& folder, const std::string& name) {
-  std::string text;
-  for (uint32_t i = 0, state = 9; i < 40'000; ++i) {
-    state = state * 1664525u + 1013904223u;
-    text += static_cast<char>('a' + (state >> 20) % 8);
-    if (i % 97 == 96) text += "\n\n";
-  }
-  write_atomic(folder / "text.txt", text);
+  write_atomic(folder / "text.txt", testing::letters(40'000));
   TrainConfig c;
   c.run.dir = folder / name;
-  c.model.arch = "qwen3";
-  c.model.vocab_size = 256;
-  c.model.hidden_size = 128;
-  c.model.intermediate_size = 256;
-  c.model.num_hidden_layers = 2;
-  c.model.num_attention_heads = 2;
-  c.model.num_key_value_heads = 1;
-  c.model.head_dim = 64;
+  c.model = testing::small_qwen3(128, 256, 2);
   c.data.train = folder / "text.txt";
   c.data.sequence_length = 128;
   c.batch.tokens = 1024;

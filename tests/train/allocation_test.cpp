@@ -130,15 +130,20 @@ TEST(GenerationAllocates, Nothing) {
     }
 }
 
-TEST(BatchAllocates, Nothing) {
-  const testing::TempFolder folder;
+// Documents of 49 words, in rows of 64 bytes.
+DataConfig words_in(const testing::TempFolder& folder) {
   std::string text;
   for (int i = 0; i < 4000; ++i) text += i % 50 == 49 ? "\n\n" : "word ";
   write_atomic(folder / "text.txt", text);
   DataConfig config;
   config.train = folder / "text.txt";
   config.sequence_length = 64;
-  const Dataset data = Dataset::load(config, 1);
+  return config;
+}
+
+TEST(BatchAllocates, Nothing) {
+  const testing::TempFolder folder;
+  const Dataset data = Dataset::load(words_in(folder), 1);
   Batch batch;
   batch.reserve(4, 64);
   allocations = 0;
@@ -156,12 +161,7 @@ TEST(BatchAllocates, Nothing) {
 
 TEST(LoaderAllocates, NothingOnceItRuns) {
   const testing::TempFolder folder;
-  std::string text;
-  for (int i = 0; i < 4000; ++i) text += i % 50 == 49 ? "\n\n" : "word ";
-  write_atomic(folder / "text.txt", text);
-  DataConfig config;
-  config.train = folder / "text.txt";
-  config.sequence_length = 64;
+  DataConfig config = words_in(folder);
   config.packing = "best_fit";
   const Dataset data = Dataset::load(config, 1);
   Loader loader(data, {.steps = 300, .accumulation = 2, .micro_rows = 4});

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "tests/base/support.h"
+#include "tests/train/small_run.h"
 #include "train/compare.h"
 #include "train/memory_plan.h"
 
@@ -94,13 +95,8 @@ TEST(DeviceConfig, PeaksAreThoseOfTheBoardAlone) {
 
 TrainConfig plan_config() {
   TrainConfig c;
+  c.model = testing::small_qwen3(128, 256, 2);
   c.model.vocab_size = 1024;
-  c.model.hidden_size = 128;
-  c.model.intermediate_size = 256;
-  c.model.num_hidden_layers = 2;
-  c.model.num_attention_heads = 2;
-  c.model.num_key_value_heads = 1;
-  c.model.head_dim = 64;
   c.model.max_position_embeddings = 4096;
   c.data.sequence_length = 4096;
   c.batch.tokens = 32 * 4096;
@@ -159,20 +155,8 @@ TEST(GpuPlan, EightBitMomentsTakeAboutAByteEach) {
 // Rows of one comparison are trained on one kind of device.
 TEST(CompareDevice, AnotherKindOfDeviceIsRefused) {
   const TempFolder folder;
-  std::string text;
-  for (int i = 0; i < 400; ++i) text += "a line of text to train on\n\n";
-  write_atomic(folder / "text.txt", text);
-  TrainConfig c = plan_config();
-  c.run.dir = folder / "c";
-  c.model.vocab_size = 256;
-  c.model.num_hidden_layers = 1;
-  c.data.train = folder / "text.txt";
-  c.data.sequence_length = 32;
-  c.batch.tokens = 64;
+  TrainConfig c = testing::small_run(folder, "c");
   c.train.steps = 1;
-  c.compare.weights = {"fp32"};
-  c.precision.recipes = {"mxfp8"};
-  c.resolve();
   CompareHooks stopped;
   size_t begun = 0;
   stopped.row_begins = [&](size_t, size_t, const CompareRowSpec&, bool) { ++begun; };

@@ -12,6 +12,7 @@
 #include "data/tokenizer/tokenizer_writer.h"
 #include "data/tokenizer/word_counter.h"
 #include "tests/base/support.h"
+#include "tests/model/small_model.h"
 #include "train/trainer.h"
 
 namespace mantissa {
@@ -48,14 +49,14 @@ std::vector<Sample> made_up(int count) {
 TrainConfig base_config(const TempFolder& folder) {
   TrainConfig c;
   c.run.dir = folder / "run";
-  c.model.arch = "qwen3";
-  c.model.vocab_size = 256;
-  c.model.hidden_size = 128;
-  c.model.intermediate_size = 256;
-  c.model.num_hidden_layers = 2;
-  c.model.num_attention_heads = 4;
-  c.model.num_key_value_heads = 2;
-  c.model.head_dim = 32;
+  c.model = test::model_of("qwen3", {.vocab = 256,
+                                     .hidden = 128,
+                                     .intermediate = 256,
+                                     .layers = 2,
+                                     .heads = 4,
+                                     .kv_heads = 2,
+                                     .head_dim = 32,
+                                     .positions = 2048});
   c.data.train = folder / "samples.jsonl";
   c.data.prompt_key = "question";
   c.data.response_key = "answer";
