@@ -179,14 +179,17 @@ std::vector<std::string> row_folders(const TrainConfig& config, const std::vecto
   return names;
 }
 
-// A row's checkpoints are for going on inside it.
-void drop_checkpoints(const std::string& row) {
-  if (exists(row)) RunFolder(row, RunFolder::Kind::kRun).drop_checkpoints();
+// A row's checkpoints are for going on inside it. `tell`, which may be empty, hears of its lock.
+void drop_checkpoints(const std::string& row, const Sink& tell) {
+  if (!exists(join_path(row, CheckpointStore::kFolder))) return;
+  RunFolder folder(row, RunFolder::Kind::kRun);
+  if (tell && !folder.lock_note().empty()) tell(Warning{folder.lock_note()});
+  folder.drop_checkpoints();
 }
 
-void drop_row_checkpoints(const TrainConfig& config, const CompareRowSpec& spec) {
+void drop_row_checkpoints(const TrainConfig& config, const CompareRowSpec& spec, const Sink& tell) {
   for (int64_t repeat = 0; repeat < config.compare.seeds; ++repeat)
-    drop_checkpoints(row_config(config, spec, repeat).run.dir);
+    drop_checkpoints(row_config(config, spec, repeat).run.dir, tell);
 }
 
 }  // namespace
@@ -255,7 +258,7 @@ bool run_compare(const TrainConfig& config, bool restart, const CompareHooks& ho
     folder.begin(identity);
     folder.drop_rows(row_folders(config, specs));
     for (const std::string& name : row_folders(config, specs))
-      drop_checkpoints(join_path(join_path(config.run.folder(), "rows"), name));
+      drop_checkpoints(join_path(join_path(config.run.folder(), "rows"), name), hooks.train.events);
   } else {
     folder.go_on(identity);
   }
@@ -267,7 +270,7 @@ bool run_compare(const TrainConfig& config, bool restart, const CompareHooks& ho
     const bool done = find_row(rows, spec.name) != nullptr;
     if (hooks.row_begins) hooks.row_begins(i, specs.size(), spec, done);
     if (done) {
-      drop_row_checkpoints(config, spec);
+      drop_row_checkpoints(config, spec, hooks.train.events);
       continue;
     }
     std::vector<RunResult> repeats;
@@ -311,7 +314,7 @@ bool run_compare(const TrainConfig& config, bool restart, const CompareHooks& ho
     }
     folder.expect_held();
     write_atomic(path, out.dump(2) + "\n");
-    drop_row_checkpoints(config, spec);
+    drop_row_checkpoints(config, spec, hooks.train.events);
     if (hooks.row_ended) hooks.row_ended();
   }
   return true;

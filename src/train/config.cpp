@@ -119,7 +119,12 @@ void TrainConfig::describe(config::Fields& fields) {
     f.integer("keep_every", train.keep_every, "steps; checkpoints at its multiples stay too; 0: none", {.min = 0});
     f.boolean("keep_best", train.keep_best,
               "an evaluation with the lowest loss so far makes a checkpoint, which stays until a lower one");
-    f.unavailable("on_nonfinite", "skipping of bad batches is not in this version; a run stops at the first one");
+    f.number("disk_patience", train.disk_patience,
+             "seconds that a disk which refuses a checkpoint is tried again, after 1, 2, 4, ... of them",
+             {.min = 0, .max = 1e6});
+    f.choice("on_nonfinite", train.on_nonfinite, {"stop", "skip"},
+             "a loss or gradient that is not finite: stop with exit 5, or leave its step out");
+    f.integer("nonfinite_limit", train.nonfinite_limit, "skip: steps in a row that may be left out", {.min = 1});
   });
   fields.section("sample", [this](config::Fields& f) {
     f.texts("prompts", sample.prompts, "texts to go on from; empty: one generation from the beginning of a document");
@@ -202,6 +207,7 @@ std::string TrainConfig::identity() const {
   c.log.every = LogConfig{}.every;
   const TrainSection none;
   c.train.checkpoint_every = none.checkpoint_every;
+  c.train.disk_patience = none.disk_patience;
   c.train.keep_last = none.keep_last, c.train.keep_every = none.keep_every, c.train.keep_best = none.keep_best;
   return config::dump([&c](config::Fields& f) { c.describe(f); });
 }

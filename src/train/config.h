@@ -48,6 +48,9 @@ struct TrainSection {
   std::string checkpoint_every = "30m";
   int64_t keep_last = 2, keep_every = 0;  // checkpoints; steps, 0: none
   bool keep_best = false;
+  double disk_patience = 31;  // seconds
+  std::string on_nonfinite = "stop";
+  int64_t nonfinite_limit = 8;  // skipped steps in a row
 };
 
 // Generations during training, at train.sample_every.

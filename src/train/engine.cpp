@@ -259,11 +259,15 @@ void Engine::visit_state(const StateVisitor& f) {
   weights_fresh_ = false;
 }
 
-void Engine::find_nonfinite(const MicroBatch& batch) {
+void Engine::expect_finite_parameters() {
   for (int id = 0; id < params_.size(); ++id) {
     const int64_t at = first_nonfinite(exec_, params_.weight(id));
     if (at >= 0) fail(Exit::kNonFinite, "parameter {} is not finite at element {}", params_.spec(id).name, at);
   }
+}
+
+void Engine::find_nonfinite(const MicroBatch& batch) {
+  expect_finite_parameters();
   StepContext c = context(batch);
   c.check_finite = true;
   PassScope evaluation(exec_, Pass::kEvaluate);

@@ -70,6 +70,8 @@ class Engine {
   void evaluate(const MicroBatch& batch, LossSums& sums);
   // out [T,V] f32 in host memory; labels may be absent.
   void logits(const MicroBatch& batch, Tensor out);
+  // Throws Exit::kNonFinite naming the first parameter that is not finite, or returns.
+  void expect_finite_parameters();
   // Runs the forward again with every tensor checked; throws Exit::kNonFinite naming the first one, or returns.
   void find_nonfinite(const MicroBatch& batch);
 

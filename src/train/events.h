@@ -49,12 +49,19 @@ struct StepReport {
   double loss = 0, grad_norm = 0, lr = 0, tokens_per_s = 0, mfu = 0;
   double data_wait_s = 0;    // of this step's seconds: until its batches were there
   int64_t memory_bytes = 0;  // GPU: most that was seen in use so far; 0: not known
+  bool skipped = false;      // not finite, nothing was applied (train.on_nonfinite)
 };
 
 // After its step's report, where the step was measured.
 struct QuantizationReport {
   int64_t step = 0;
   std::vector<TensorError> errors;
+};
+
+// A loss or a gradient of the step is not finite, and nothing of it was applied.
+struct NonFinite {
+  int64_t step = 0;
+  std::shared_ptr<const Json> record;  // nonfinite.json
 };
 
 struct EvalReport {
@@ -92,10 +99,11 @@ struct RunResult {
   std::string path;                   // native | emulated
   std::string model;                  // where the weights were saved, in words; "": they were not
   int64_t steps = 0, tokens = 0;
+  int64_t skipped = 0;  // of the steps
 };
 
 using Event = std::variant<WeightsLoaded, RunBegan, RunInfo, RunReady, FirstStep, StepReport, QuantizationReport,
-                           EvalReport, SampleReport, Warning, RunResult, Resumed, CheckpointSaved>;
+                           EvalReport, SampleReport, Warning, RunResult, Resumed, CheckpointSaved, NonFinite>;
 
 // Handlers by kind, for std::visit: On{[&](const StepReport& r) { ... }, [](const auto&) {}}.
 template <class... Handlers>

@@ -23,6 +23,8 @@ void each_field(Some& p, const Field& field) {
   field("unmoved", p.unmoved);
   field("idle_steps", p.idle_steps);
   field("amax_steps", p.amax_steps);
+  field("skipped", p.skipped);
+  field("skipped_in_a_row", p.skipped_in_a_row);
   field("first_step_seconds", p.first_step_seconds);
 }
 

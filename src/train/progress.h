@@ -29,6 +29,8 @@ struct Progress {
   double unmoved = 0;             // sum of UpdateResult::unmoved_share
   int64_t idle_steps = 0;         // without a label
   int64_t amax_steps = 0;         // with an amax that is not finite
+  int64_t skipped = 0;            // that were not finite and not applied
+  int64_t skipped_in_a_row = 0;   // of them, the last ones
   double first_step_seconds = 0;  // by the clock of the start that took it
 };
 

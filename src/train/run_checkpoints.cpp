@@ -41,6 +41,7 @@ RunCheckpoints::RunCheckpoints(const TrainConfig& config, std::string folder, co
       keep_{.last = config.train.keep_last, .every = config.train.keep_every},
       keep_best_(config.train.keep_best),
       beside_(plan.copies),
+      patience_(config.train.disk_patience),
       folder_(std::move(folder)),
       store_(join_path(folder_, CheckpointStore::kFolder)) {
   if (!on()) return;
@@ -55,13 +56,13 @@ RunCheckpoints::RunCheckpoints(const TrainConfig& config, std::string folder, co
          store_.folder(), most, text_of_bytes(needed), text_of_bytes(free + there));
 }
 
-void RunCheckpoints::begin(const Progress* behind, std::vector<double> retry_seconds) {
+void RunCheckpoints::begin(const Progress* behind) {
   last_ = Clock::now();
   if (behind != nullptr) saved_step_ = durable_ = behind->step, saved_owes_ = behind->owes;
   if (!on()) return;
   store_.remove_leftovers();
   saver_ = std::make_unique<CheckpointSaver>(
-      store_, SaverOptions{.keep = keep_, .beside = beside_, .retry_seconds = std::move(retry_seconds)});
+      store_, SaverOptions{.keep = keep_, .beside = beside_, .retry_seconds = retry_seconds(patience_)});
 }
 
 bool RunCheckpoints::take_file(const char* name) {

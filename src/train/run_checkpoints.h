@@ -25,7 +25,7 @@ class RunCheckpoints {
 
   bool on() const { return !every_.off(); }
   // The folder is the run's own from here on. What killed processes left goes; `behind` is saved already, if any.
-  void begin(const Progress* behind, std::vector<double> retry_seconds);
+  void begin(const Progress* behind);
   // Whether someone put the file STOP there, which goes then.
   bool take_stop();
   // Whether it is time: by steps, by time, for an evaluation that is the best one (keep_best), or because of the file
@@ -47,6 +47,7 @@ class RunCheckpoints {
   CheckpointInterval every_;
   KeepRules keep_;
   bool keep_best_, beside_;
+  double patience_;
   std::string folder_;
   CheckpointStore store_;
   std::unique_ptr<CheckpointSaver> saver_;

@@ -357,6 +357,7 @@ void RunFolder::go_on(std::string_view config) {
     remove_leftovers();
     for (const char* name : {"result.json", "report.html"}) remove_file(file(name));
     settle_model();
+    record_.names = names_of(kind_);
   }
   if (recorded_ && record_.config_sha256 == hash && kind_ == Kind::kComparison) return;
   if (record_.id.empty()) record_ = {.id = new_id(), .names = names_of(kind_)};

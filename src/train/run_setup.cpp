@@ -16,7 +16,8 @@ RunResult result_of(const RunSetup& setup, const Progress& p) {
                    .first_step_seconds = p.first_step_seconds,
                    .memory_planned_bytes = setup.memory.ledger.total(),
                    .steps = p.step,
-                   .tokens = p.tokens};
+                   .tokens = p.tokens,
+                   .skipped = p.skipped};
   const double per_flop = result.tokens_per_s / (setup.rates.bf16_gflops * 1e9);
   result.mfu = per_flop * setup.flops.mfu;
   result.nanogpt_legacy_v1 = per_flop * setup.flops.nanogpt_legacy_v1;
@@ -30,6 +31,8 @@ std::vector<Warning> warnings_of(const RunSetup& setup, const Progress& p) {
   if (p.idle_steps > 0)
     warnings.push_back(
         {fmt::format("{} steps had no token with a label and moved nothing but the decay", p.idle_steps)});
+  if (p.skipped > 0)
+    warnings.push_back({fmt::format("{} steps were not finite and left out (train.on_nonfinite: skip)", p.skipped)});
   if (p.amax_steps > 1)
     warnings.push_back(
         {fmt::format("{} steps had an amax that is not finite; the first one is named above", p.amax_steps)});

@@ -129,7 +129,7 @@ RunResult Trainer::run(RunFolder& folder, const TrainHooks& hooks) {
   const bool own = behind && behind->own;
   own ? folder.go_on(config) : folder.begin(config);
   const bool lines = behind && bring_lines(*behind, folder.path());
-  checkpoints.begin(own ? &progress_ : nullptr, hooks.save_retry_seconds);
+  checkpoints.begin(own ? &progress_ : nullptr);
   sinks.open(setup_.config, folder.path(), lines ? behind->positions : Json());
   tell(RunBegan{config});
   if (behind) {

@@ -23,8 +23,6 @@ struct TrainHooks {
   // Asked between steps, evaluation batches and samples, and while data is waited for; true: save, and leave with
   // Exit::kInterrupted.
   std::function<bool()> stop;
-  // Waits between tries of a save that the disk refused.
-  std::vector<double> save_retry_seconds = SaverOptions{}.retry_seconds;
   // After each step with its evaluation and samples. The state may be read, and the weights not be changed.
   std::function<void(const Progress&, Engine&)> after_step;
 };
@@ -78,6 +76,7 @@ class Trainer {
   // A stop was asked for: what stands is saved, told and left with Exit::kInterrupted.
   [[noreturn]] void leave(RunCheckpoints& checkpoints, const std::function<void(const Json& positions)>& save,
                           const Json& positions, const Sink& tell);
+  void skip_or_stop(const Error& error, int64_t step, double loss, const StepBatches& batches, const Sink& tell);
   [[noreturn]] void diagnose(int64_t step, double loss, const StepBatches& batches);
 
   RunSetup setup_;

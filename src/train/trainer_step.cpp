@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "train/forensics.h"
 #include "train/trainer.h"
 
 namespace mantissa {
@@ -49,14 +50,23 @@ std::optional<StepReport> Trainer::train_step(Loader& loader, std::vector<Tensor
   for (size_t i = 0; i < batches.micro.size(); ++i)
     engine_->micro_step(checked(batches.micro[i]), valid, config.loss.z_loss, measured && i == 0 ? &errors : nullptr);
   const double loss = valid > 0 ? engine_->sums().loss / static_cast<double>(valid) : NAN;
-  if (valid > 0 && !std::isfinite(loss)) diagnose(step, loss, batches);
-  if (!engine_->amax_trouble().empty() && progress_.amax_steps++ == 0)
-    tell(Warning{fmt::format("step {}: {}; the scale before it is kept", step, engine_->amax_trouble())});
-
   AdamwSettings settings = config.optimizer.adamw;
   settings.lr *= config.schedule.factor(step, steps);
-  const UpdateResult update =
-      in_context(fmt::format("step {}: the update was not applied", step), [&] { return engine_->update(settings); });
+  UpdateResult update;
+  bool skipped = false;
+  try {
+    if (valid > 0 && !std::isfinite(loss)) diagnose(step, loss, batches);
+    if (!engine_->amax_trouble().empty() && progress_.amax_steps++ == 0)
+      tell(Warning{fmt::format("step {}: {}; the scale before it is kept", step, engine_->amax_trouble())});
+    update =
+        in_context(fmt::format("step {}: the update was not applied", step), [&] { return engine_->update(settings); });
+  } catch (const Error& error) {
+    if (error.code() != Exit::kNonFinite) throw;
+    skip_or_stop(error, step, loss, batches, tell);
+    skipped = true;
+    update.grad_norm = NAN;
+  }
+  progress_.skipped_in_a_row = skipped ? progress_.skipped_in_a_row + 1 : 0;
 
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   const double tokens_per_s = static_cast<double>(config.batch.tokens) / seconds;
@@ -68,17 +78,40 @@ std::optional<StepReport> Trainer::train_step(Loader& loader, std::vector<Tensor
   if (step > 1 && !measured) progress_.steady_seconds += seconds, ++progress_.steady_steps;
   if (valid == 0)
     ++progress_.idle_steps;
-  else if (step > tail_begin(steps))
+  else if (!skipped && step > tail_begin(steps))
     progress_.tail_loss += loss, ++progress_.tail_steps;
   return StepReport{.step = step,
                     .steps = steps,
                     .tokens = progress_.tokens,
-                    .loss = loss,
+                    .loss = skipped ? NAN : loss,
                     .grad_norm = update.grad_norm,
                     .lr = settings.lr,
                     .tokens_per_s = tokens_per_s,
                     .mfu = tokens_per_s * setup_.flops.mfu / (setup_.rates.bf16_gflops * 1e9),
-                    .data_wait_s = loader.waited()};
+                    .data_wait_s = loader.waited(),
+                    .skipped = skipped};
+}
+
+// Comes back where the step may be left out.
+void Trainer::skip_or_stop(const Error& error, int64_t step, double loss, const StepBatches& batches,
+                           const Sink& tell) {
+  const TrainSection& train = setup_.config.train;
+  std::string what = error.what();
+  try {
+    tell(NonFinite{
+        step, std::make_shared<Json>(nonfinite_record(*engine_, batches, step, progress_.rows, loss, error.what()))});
+    what += "; nonfinite.json in the run's folder says more";
+  } catch (const Error& second) {
+    what += fmt::format("; what was to be kept of it could not be written: {}", second.what());
+  }
+  if (train.on_nonfinite == "stop") fail(Exit::kNonFinite, "{}", what);
+  // Without finite weights there is nothing to go on with.
+  in_context(what, [&] { engine_->expect_finite_parameters(); });
+  if (progress_.skipped_in_a_row >= train.nonfinite_limit)
+    fail(Exit::kNonFinite, "{}; the {} steps before it were left out too (train.nonfinite_limit)", what,
+         progress_.skipped_in_a_row);
+  ++progress_.skipped;
+  tell(Warning{fmt::format("{}; the step is left out", what)});
 }
 
 bool Trainer::evaluation_due() const {

@@ -97,7 +97,7 @@ TEST_F(Refusals, WhatDoesNotFitNamesTwoWays) {
 }
 
 TEST_F(Refusals, KeysOfLaterVersions) {
-  for (const char* key : {"train.on_nonfinite", "log.tensorboard", "log.wandb"})
+  for (const char* key : {"log.tensorboard", "log.wandb"})
     refused({std::string("--") + key + "=1"}, Exit::kUsage, {key, "not in this version"});
 }
 

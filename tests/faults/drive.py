@@ -177,7 +177,7 @@ class Bench:
         """What is wrong with a run in which the fault struck."""
         findings: list[str] = []
         outputs = self.scenario.whole + self.scenario.may_go + self.scenario.open
-        own = part(self.before, self.scenario.whole + self.scenario.may_go)
+        own = part(self.before, self.scenario.whole + self.scenario.may_go + self.scenario.goes)
         foreign = {k: v for k, v in self.before.items() if self.plain.after.get(k) == v and k not in own}
         for name, was in foreign.items():
             if ran.after.get(name) != was:

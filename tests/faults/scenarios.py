@@ -22,6 +22,7 @@ class Scenario:
     may_go: list[str] = field(default_factory=list)  # outputs that a failure may leave out, but not by half
     grows: list[str] = field(default_factory=list)  # JSON that is written anew as the work goes on
     open: list[str] = field(default_factory=list)  # folders of a run, in which a failure may leave what it likes
+    goes: list[str] = field(default_factory=list)  # of what stood there before, what the work may take away
     varies: Callable[[str, bytes], bytes] = lambda name, content: content  # without what differs from run to run
     needs: str = ""  # a module beside the program
     quick: int = 2  # calls of each mode in the quick form
@@ -106,7 +107,7 @@ data: {{train: {root}/in/text.txt, sequence_length: 32, validation_fraction: 0.1
 batch: {{tokens: 64}}
 optimizer: {{lr: 1e-2}}
 schedule: {{name: cosine, warmup_steps: 1}}
-train: {{steps: 2, eval_rows: 2}}
+train: {{steps: 2, eval_rows: 2, disk_patience: 0.1}}
 compare: {{weights: [bf16]}}
 precision: {{recipes: [mxfp8]}}
 log: {{console: false}}
@@ -148,7 +149,9 @@ def compared_input(maker: Maker, root: Path) -> None:
 
 # What differs between two runs of the same config: the time, and figures that hang on it.
 TIMED = {"seconds", "tokens_per_s", "mfu", "data_wait_s", "first_step_seconds", "started", "bf16", "f32", "flops",
-         "nanogpt_legacy_v1", "combined_formula_v2", "component_summation_v2025", "id"}
+         "nanogpt_legacy_v1", "combined_formula_v2", "component_summation_v2025", "id",
+         # of a checkpoint's manifest; its own checksum is one of all the rest
+         "saved", "checksum", "run_seconds", "steady_seconds", "positions"}
 
 
 def without_times(name: str, content: bytes) -> bytes:
@@ -200,7 +203,7 @@ SCENARIOS = [
     Scenario("train", config_input, lambda r: ["train", f"{r}/c.yaml", "--train.sample_every=1", "--sample.max_new_tokens=4"],
              ["run/model"], may_go=RECORDS, open=["run"], varies=without_times, quick=1),
     Scenario("train-again", finished_input, lambda r: ["train", f"{r}/c.yaml", "--restart"],
-             ["run/model"], may_go=RECORDS, open=["run"], varies=without_times, quick=1),
+             ["run/model"], may_go=RECORDS, open=["run"], goes=["run/checkpoints"], varies=without_times, quick=1),
     Scenario("compare", begun_input, lambda r: ["compare", f"{r}/c.yaml"],
              ["run/compare.json"], may_go=["run/report.html"], open=["run"], varies=without_times, quick=1),
     Scenario("compare-new", two_rows_input, lambda r: ["compare", f"{r}/c.yaml"],

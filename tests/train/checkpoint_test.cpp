@@ -334,6 +334,13 @@ TEST(CheckpointSaver, KeepsTheStateOfItsStep) {
   EXPECT_TRUE(state == cleared);
 }
 
+TEST(CheckpointSaver, WaitsAddUpToThePatience) {
+  EXPECT_EQ(retry_seconds(31), SaverOptions{}.retry_seconds);
+  EXPECT_EQ(retry_seconds(9), (std::vector<double>{1, 2, 4, 2}));
+  EXPECT_EQ(retry_seconds(0.5), std::vector<double>{0.5});
+  EXPECT_TRUE(retry_seconds(0).empty());
+}
+
 TEST(CheckpointSaver, WithoutACopyItIsWrittenBeforeSaveReturns) {
   const TempFolder folder;
   const CheckpointStore store(folder / "checkpoints");

@@ -59,6 +59,53 @@ TEST(Compare, GoesOnWithTheFirstRowThatHasNotEnded) {
   EXPECT_EQ(bits_of(cut), bits_of(whole)) << "--restart gives the same bits";
 }
 
+// Inside the row that had not ended, with the second repeat of two; checkpoints are there for that alone.
+TEST(Compare, GoesOnInsideARow) {
+  const TempFolder folder;
+  TrainConfig whole = small_run(folder, "whole");
+  whole.compare.seeds = 2, whole.precision.recipes = {}, whole.compare.weights = {"fp32", "bf16"};
+  TrainConfig cut = whole;
+  cut.run.dir = folder / "cut";
+  EXPECT_TRUE(run_compare(whole, false, {}));
+  const auto checkpoints = [&cut](const std::string& row) {
+    return join_path(cut.run.dir, "rows/" + row + "/checkpoints");
+  };
+  size_t begun = 0, row = 0;
+  int64_t step = 0;
+  std::vector<int64_t> resumed;
+  const auto stopped_in_the_second = [&](bool restart) {
+    CompareHooks hooks;
+    begun = 0, step = 0;
+    hooks.row_begins = [&](size_t index, size_t, const CompareRowSpec&, bool) { row = index; };
+    hooks.started = [&](Trainer&, const Dataset&, const MachineRates&) { begun += row == 1; };
+    hooks.train.events = [&](const Event& event) {
+      if (const auto* r = std::get_if<StepReport>(&event)) step = r->step;
+      if (const auto* r = std::get_if<Resumed>(&event)) resumed.push_back(r->step);
+    };
+    hooks.train.stop = [&] { return begun == 2 && step == 2; };
+    error_of(Exit::kInterrupted, [&] { run_compare(cut, restart, hooks); });
+  };
+  stopped_in_the_second(false);
+  EXPECT_FALSE(exists(checkpoints("01-fp32-bf16"))) << "the row has ended";
+  EXPECT_TRUE(exists(checkpoints("02-bf16-bf16")));
+  EXPECT_TRUE(exists(checkpoints("02-bf16-bf16-seed43") + "/step_2"));
+  EXPECT_TRUE(resumed.empty());
+
+  std::vector<int64_t> steps;
+  CompareHooks hooks;
+  hooks.train.events = [&](const Event& event) {
+    if (const auto* r = std::get_if<StepReport>(&event)) steps.push_back(r->step);
+  };
+  EXPECT_TRUE(run_compare(cut, false, hooks));
+  EXPECT_EQ(steps, (std::vector<int64_t>{3, 4})) << "the repeat before it had been trained";
+  EXPECT_EQ(bits_of(cut), bits_of(whole));
+  for (const char* name : {"02-bf16-bf16", "02-bf16-bf16-seed43"}) EXPECT_FALSE(exists(checkpoints(name))) << name;
+
+  stopped_in_the_second(true);
+  stopped_in_the_second(true);
+  EXPECT_TRUE(resumed.empty()) << "--restart begins with step 1";
+}
+
 TEST(Compare, StoppedInTheFirstRow) {
   const TempFolder folder;
   const TrainConfig c = small_run(folder, "c");

@@ -18,8 +18,8 @@ using testing::small_run;
 using testing::TempFolder;
 
 const char* name_of(const Event& event) {
-  static const char* names[] = {"loaded",     "began",  "info",    "ready",  "first",   "step", "errors",
-                                "evaluation", "sample", "warning", "result", "resumed", "saved"};
+  static const char* names[] = {"loaded",     "began",  "info",    "ready",  "first",   "step",  "errors",
+                                "evaluation", "sample", "warning", "result", "resumed", "saved", "nonfinite"};
   static_assert(std::variant_size_v<Event> == std::size(names));
   return names[event.index()];
 }

@@ -466,7 +466,7 @@ TEST(Resume, ADiskThatRefusesEndsTheRunBehindItsLastCheckpoint) {
   c.train.checkpoint_every = "4";
   const std::string in_the_way = fmt::format("{}.tmp-{}", store_of(c).place(8), ::getpid());
   Start s;
-  s.hooks.save_retry_seconds = {0.01, 0.01};
+  c.train.disk_patience = 0.02;
   std::vector<std::string> warnings;
   s.hooks.events = [&](const Event& event) {
     if (const auto* w = std::get_if<Warning>(&event)) warnings.push_back(w->text);

@@ -1,5 +1,6 @@
 #include "train/checkpoint/saver.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -13,6 +14,15 @@ constexpr int64_t kAlignment = 64;
 int64_t padded(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 }  // namespace
+
+std::vector<double> retry_seconds(double patience) {
+  std::vector<double> waits;
+  for (double wait = 1; patience > 0; wait *= 2) {
+    waits.push_back(std::min(wait, patience));
+    patience -= wait;
+  }
+  return waits;
+}
 
 CheckpointSaver::CheckpointSaver(CheckpointStore store, SaverOptions options)
     : store_(std::move(store)),

@@ -19,6 +19,9 @@ struct SaverOptions {
   std::vector<double> retry_seconds = {1, 2, 4, 8, 16};
 };
 
+// 1, 2, 4, ... seconds that make `patience` together; a shorter one is one wait.
+std::vector<double> retry_seconds(double patience);
+
 struct SaveReport {
   int64_t step = 0;
   uint64_t bytes = 0;

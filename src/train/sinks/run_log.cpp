@@ -12,15 +12,17 @@ namespace mantissa {
 namespace {
 
 Json to_json(const StepReport& r) {
-  return {{"step", r.step},
-          {"tokens", r.tokens},
-          {"seconds", r.seconds},
-          {"loss", finite_or_null(r.loss)},
-          {"grad_norm", finite_or_null(r.grad_norm)},
-          {"lr", r.lr},
-          {"tokens_per_s", r.tokens_per_s},
-          {"mfu", r.mfu},
-          {"data_wait_s", r.data_wait_s}};
+  Json line = {{"step", r.step},
+               {"tokens", r.tokens},
+               {"seconds", r.seconds},
+               {"loss", finite_or_null(r.loss)},
+               {"grad_norm", finite_or_null(r.grad_norm)},
+               {"lr", r.lr},
+               {"tokens_per_s", r.tokens_per_s},
+               {"mfu", r.mfu},
+               {"data_wait_s", r.data_wait_s}};
+  if (r.skipped) line["skipped"] = true;
+  return line;
 }
 
 Json to_json(const EvalReport& r) {
@@ -44,7 +46,7 @@ Json to_json(const SampleReport& r) {
   return {{"step", r.step}, {"prompt", r.prompt}, {"text", r.text}, {"tokens", r.tokens}, {"stop", r.stop}};
 }
 
-constexpr const char *kMetrics = "metrics.jsonl", *kSamples = "samples.jsonl";
+constexpr const char *kMetrics = "metrics.jsonl", *kSamples = "samples.jsonl", *kNonFinite = "nonfinite.json";
 
 class RunLog {
  public:
@@ -72,6 +74,7 @@ class RunLog {
   void take(const StepReport& r) { metrics_->append(to_json(r).dump()); }
   void take(const EvalReport& r) { metrics_->append(to_json(r).dump()); }
   void take(const QuantizationReport& r) { metrics_->append(to_json(r).dump()); }
+  void take(const NonFinite& n) { write_atomic(file(kNonFinite), n.record->dump(1) + "\n"); }
   void take(const SampleReport& r) {
     if (!samples_) samples_.emplace(file(kSamples));
     samples_->append(to_json(r).dump());
@@ -103,7 +106,7 @@ class RunLog {
 SinkEntry run_log_entry() {
   // result.json goes first: what is left after an interruption never looks finished.
   return {.name = "run log",
-          .files = {"result.json", "metrics.jsonl", "samples.jsonl", "run.json", "config.yaml"},
+          .files = {"result.json", "metrics.jsonl", "samples.jsonl", kNonFinite, "run.json", "config.yaml"},
           .wanted = [](const TrainConfig&) { return true; },
           .open = [](const TrainConfig&, const std::string& folder, const Json& position) -> OpenSink {
             const auto log = std::make_shared<RunLog>(folder, position);
@@ -131,6 +134,7 @@ Json to_json(const RunResult& r) {
           {"path", r.path},
           {"seconds", r.seconds},
           {"steps", r.steps},
+          {"skipped", r.skipped},
           {"tokens", r.tokens}};
 }
 
