@@ -5,6 +5,7 @@
 #include "base/safetensors.h"
 #include "tensor/device.h"
 #include "tests/app/verb_run.h"
+#include "tests/ops/finite_difference.h"
 
 namespace mantissa {
 namespace {
@@ -26,17 +27,6 @@ std::vector<int64_t> integers(const Reader& file, const std::string& name) {
   std::vector<int64_t> out(static_cast<size_t>(view.elements()));
   std::memcpy(out.data(), view.bytes.data(), view.bytes.size());
   return out;
-}
-
-// ||a - b|| / ||b||
-double relative(const std::vector<float>& a, const std::vector<float>& b) {
-  if (a.size() != b.size()) return INFINITY;
-  double d = 0, n = 0;
-  for (size_t i = 0; i < b.size(); ++i) {
-    d += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
-    n += double{b[i]} * b[i];
-  }
-  return std::sqrt(d / n);
 }
 
 struct Integers {
@@ -90,7 +80,7 @@ TEST_P(GoldenProbe, EveryFigure) {
       for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-4) << name << " " << i;
     } else {
       // AdamW's first steps divide by sqrt(v): where a gradient is near zero rounding decides its direction.
-      EXPECT_LT(relative(found, expected), name.starts_with("adamw.") ? 2e-3 : 2e-4) << name;
+      EXPECT_LT(test::relative_error(found, expected), name.starts_with("adamw.") ? 2e-3 : 2e-4) << name;
     }
   }
   EXPECT_EQ(out.tensors().size(), compared);
@@ -105,7 +95,7 @@ TEST_P(GoldenProbe, PackedRow) {
   const Reader out = output();
   EXPECT_EQ(out.tensors().size(), 1u) << "without labels only the logits are written";
   EXPECT_EQ(out.at("logits").shape, (std::vector<int64_t>{1, length, 256}));
-  EXPECT_LT(relative(floats(out, "logits"), floats(golden, "packed.logits")), 2e-4);
+  EXPECT_LT(test::relative_error(floats(out, "logits"), floats(golden, "packed.logits")), 2e-4);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenProbe, ::testing::Values("gpt2", "llama", "qwen2", "qwen3"),

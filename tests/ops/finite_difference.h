@@ -31,9 +31,9 @@ inline std::vector<float> to_float(const std::vector<bf16>& x) {
   return y;
 }
 
-// |a - b| / |b| in the Euclidean norm; NaN in either counts as infinite.
+// |a - b| / |b| in the Euclidean norm, of vectors or spans; NaN in either, or another size, counts as infinite.
 template <class A, class B>
-double relative_error(const std::vector<A>& a, const std::vector<B>& b) {
+double relative_error(const A& a, const B& b) {
   if (a.size() != b.size()) return INFINITY;
   double difference = 0, norm = 0;
   for (size_t i = 0; i < a.size(); ++i) {

@@ -7,23 +7,13 @@
 #include <cstring>
 
 #include "base/safetensors.h"
+#include "tests/ops/finite_difference.h"
 #include "train/engine.h"
 
 namespace mantissa {
 namespace {
 
 const std::string kGolden = std::string(MANTISSA_SOURCE_DIR) + "/tests/golden/";
-
-// ||a - b|| / ||b||
-double relative(std::span<const float> a, std::span<const float> b) {
-  EXPECT_EQ(a.size(), b.size());
-  double d = 0, n = 0;
-  for (size_t i = 0; i < b.size(); ++i) {
-    d += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
-    n += double{b[i]} * b[i];
-  }
-  return std::isfinite(d) && n > 0 ? std::sqrt(d / n) : INFINITY;
-}
 
 // An engine over one sequence, and its logits at every position.
 struct Model {
@@ -83,8 +73,8 @@ void expect_no_less_exact(Model& m, const std::vector<float>& generated, const s
     trained.insert(trained.end(), a.begin(), a.end());
     wanted.insert(wanted.end(), b.begin(), b.end());
   }
-  EXPECT_LT(relative(generated, wanted), relative(trained, wanted));
-  EXPECT_GT(relative(generated, wanted), 1e-6);  // it is BF16
+  EXPECT_LT(test::relative_error(generated, wanted), test::relative_error(trained, wanted));
+  EXPECT_GT(test::relative_error(generated, wanted), 1e-6);  // it is BF16
 }
 
 Model golden_model(const std::string& arch, const char* recipe) {
@@ -111,7 +101,7 @@ TEST_P(Generation, LogitsAreTheDecodersAtEveryPrefix) {
     generated.insert(generated.end(), logits.begin(), logits.end());
     positions.push_back(t);
     if (std::string(recipe) == "fp32") {
-      ASSERT_LT(relative(logits, m.logits_at(t)), kF32Bound) << "behind token " << t;
+      ASSERT_LT(test::relative_error(logits, m.logits_at(t)), kF32Bound) << "behind token " << t;
     }
   }
   EXPECT_EQ(generator.length(), static_cast<int64_t>(m.ids.size()));
@@ -172,7 +162,7 @@ TEST(GenerationLong, PromptsLongerThanAPassAgree) {
     cut.append(m.part(300, 301));
     EXPECT_EQ(std::memcmp(cut.append(m.part(301, 640)).data(), logits.data(), logits.size_bytes()), 0);
     if (std::string(recipe) == "fp32") {
-      EXPECT_LT(relative(logits, m.logits_at(639)), kF32Bound);
+      EXPECT_LT(test::relative_error(logits, m.logits_at(639)), kF32Bound);
     }
     std::vector<float> generated;
     std::vector<size_t> positions;
@@ -194,7 +184,7 @@ TEST(GenerationWeights, AreReadAtEveryCall) {
   generator.append(m.ids);
   m.engine->initialize(2);
   generator.reset();
-  EXPECT_LT(relative(generator.append(m.ids), m.logits_at(31)), kF32Bound);
+  EXPECT_LT(test::relative_error(generator.append(m.ids), m.logits_at(31)), kF32Bound);
 }
 
 TEST(GenerationRoom, IsPlannedAndRefused) {

@@ -4,22 +4,12 @@
 #include <cmath>
 
 #include "model/arch/arch.h"
+#include "tests/ops/finite_difference.h"
 #include "tests/train/golden_file.h"
 #include "train/engine.h"
 
 namespace mantissa {
 namespace {
-
-// ||a - b|| / ||b||
-double relative(const std::vector<float>& a, const std::vector<float>& b) {
-  EXPECT_EQ(a.size(), b.size());
-  double d = 0, n = 0;
-  for (size_t i = 0; i < b.size(); ++i) {
-    d += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
-    n += double{b[i]} * b[i];
-  }
-  return std::sqrt(d / n);
-}
 
 struct Rows {
   std::vector<int32_t> ids, labels, positions, segments{0};
@@ -71,7 +61,7 @@ TEST_P(Golden, LogitsLossAndGradients) {
   std::vector<float> logits(file_.at("logits").elements());
   engine->logits(batch_.view(), Tensor(logits.data(), DType::kF32,
                                        {rows_ * length_, static_cast<int64_t>(logits.size()) / (rows_ * length_)}));
-  EXPECT_LT(relative(logits, floats(file_, "logits")), 2e-4);
+  EXPECT_LT(test::relative_error(logits, floats(file_, "logits")), 2e-4);
 
   engine->begin_step(1);
   engine->micro_step(batch_.view(), valid_, 0);
@@ -83,7 +73,7 @@ TEST_P(Golden, LogitsLossAndGradients) {
     for_each_hf_part(engine->params().spec(id), engine->params().grad_values(id),
                      [&](const std::string& name, const std::vector<int64_t>& shape, const std::vector<float>& grad) {
                        EXPECT_EQ(shape, file_.at("grad." + name).shape) << name;
-                       EXPECT_LT(relative(grad, floats(file_, "grad." + name)), 2e-4) << name;
+                       EXPECT_LT(test::relative_error(grad, floats(file_, "grad." + name)), 2e-4) << name;
                        ++compared;
                      });
   int expected = 0;
@@ -100,7 +90,7 @@ TEST_P(Golden, PackedRow) {
   std::vector<float> logits(file_.at("packed.logits").elements());
   engine->logits(row.view(),
                  Tensor(logits.data(), DType::kF32, {length_, static_cast<int64_t>(logits.size()) / length_}));
-  EXPECT_LT(relative(logits, floats(file_, "packed.logits")), 2e-4);
+  EXPECT_LT(test::relative_error(logits, floats(file_, "packed.logits")), 2e-4);
 }
 
 TEST_P(Golden, FiveAdamwSteps) {
@@ -115,7 +105,7 @@ TEST_P(Golden, FiveAdamwSteps) {
   for (int id = 0; id < engine->params().size(); ++id)
     for_each_hf_part(engine->params().spec(id), engine->params().values(id),
                      [&](const std::string& name, const std::vector<int64_t>&, const std::vector<float>& values) {
-                       EXPECT_LT(relative(values, floats(file_, "adamw." + name)), 2e-3) << name;
+                       EXPECT_LT(test::relative_error(values, floats(file_, "adamw." + name)), 2e-3) << name;
                      });
 }
 
@@ -134,7 +124,7 @@ TEST_P(Golden, AccumulationEqualsOneBatch) {
   }
   EXPECT_NEAR(halves->sums().loss, whole->sums().loss, 1e-4 * whole->sums().loss);
   for (int id = 0; id < whole->params().size(); ++id)
-    EXPECT_LT(relative(halves->params().grad_values(id), whole->params().grad_values(id)), 1e-5)
+    EXPECT_LT(test::relative_error(halves->params().grad_values(id), whole->params().grad_values(id)), 1e-5)
         << whole->params().spec(id).name;
 }
 
