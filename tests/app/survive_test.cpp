@@ -1,9 +1,12 @@
 // The program as a process that is killed and told to stop, at random times and in the midst of a save: what it left
-// goes on as the run that nobody touched. MANTISSA_KILLS=N kills N times at random and N/4 times inside a save.
+// goes on as the run that nobody touched; and of the bits of its checkpoints none can change unseen. MANTISSA_KILLS=N
+// kills N times at random and N/4 times inside a save, MANTISSA_FLIPS=N changes N bits (./run faults).
 #include <dirent.h>
 
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
+#include <fstream>
 #include <random>
 
 #include "tests/app/real_program.h"
@@ -18,10 +21,11 @@ using testing::start_program;
 using testing::VerbTest;
 using testing::wait_for;
 
-int kills_wanted() {
-  const char* text = std::getenv("MANTISSA_KILLS");
-  return text != nullptr ? std::atoi(text) : 4;
+int wanted(const char* name, int otherwise) {
+  const char* text = std::getenv(name);
+  return text != nullptr ? std::atoi(text) : otherwise;
 }
+int kills_wanted() { return wanted("MANTISSA_KILLS", 4); }
 
 class Survive : public VerbTest {
  protected:
@@ -170,6 +174,37 @@ TEST_F(Survive, ASecondSignalLeavesAtOnceInsideASave) {
   EXPECT_TRUE(code == 128 + SIGINT || code == 128 + SIGTERM) << code;
   ASSERT_EQ(run_program(folder, args("cut")).code, 0);
   expect_same("whole", "cut");
+}
+
+// Each in a file drawn by its size: verify says exit 3 and names it, and where the bit lies in a tensor, that.
+TEST_F(Survive, NoBitOfACheckpointChangesUnseen) {
+  ASSERT_EQ(run_program(folder, args("run", {"--train.steps=2"})).code, 0);
+  const std::string place = folder / "run/checkpoints/step_2";
+  ASSERT_EQ(testing::run_verb({"verify", place}).code, 0);
+  const std::vector<std::string> files = {place + "/manifest.json", place + "/state-00001.safetensors"};
+  uint64_t header = 0;  // of the tensors' file
+  std::memcpy(&header, read_text(files[1]).data(), sizeof header);
+  for (int flip = wanted("MANTISSA_FLIPS", 60); flip > 0; --flip) {
+    const std::string& file = files[flip % 4 == 0 ? 0 : 1];
+    const auto byte = static_cast<std::streamoff>(random_() % file_size(file));
+    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+    const auto change = [&, bit = 1 << random_() % 8] {
+      stream.seekg(byte);
+      const int was = stream.get();
+      stream.seekp(byte);
+      stream.put(static_cast<char>(was ^ bit)).flush();
+    };
+    change();
+    const testing::VerbResult r = testing::run_verb({"verify", place});
+    const std::string where = fmt::format("byte {} of {}", byte, file);
+    EXPECT_EQ(r.code, 3) << where << r.err;
+    EXPECT_NE(r.err.find(file), std::string::npos) << where << r.err;
+    if (file == files[1] && byte >= static_cast<std::streamoff>(8 + header)) {
+      EXPECT_NE(r.err.find(": tensor "), std::string::npos) << where << r.err;
+    }
+    change();
+  }
+  EXPECT_EQ(testing::run_verb({"verify", place}).code, 0);
 }
 
 TEST_F(Survive, FilesAskAndTheConsoleSays) {
