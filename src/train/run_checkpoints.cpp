@@ -60,6 +60,8 @@ void RunCheckpoints::begin(const Progress* behind) {
   last_ = Clock::now();
   if (behind != nullptr) saved_step_ = durable_ = behind->step, saved_owes_ = behind->owes;
   if (!on()) return;
+  make_dirs(store_.folder());
+  sync_directory(folder_);
   store_.remove_leftovers();
   saver_ = std::make_unique<CheckpointSaver>(
       store_, SaverOptions{.keep = keep_, .beside = beside_, .retry_seconds = retry_seconds(patience_)});
