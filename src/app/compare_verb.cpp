@@ -93,6 +93,7 @@ int compare_verb(const std::vector<std::string>& given) {
                              grouped(trainer.steps() * config.batch.tokens), folder));
     if (console.interactive()) console.status("time      a few steps of every recipe and scope are timed");
     if (!device.gpu && config.log.console) pace.measure(config, rows, current, data, [] { return stop_requested(); });
+    if (console.interactive()) console.status("");
     if (const auto seconds = pace.left(current, count))
       console.line(fmt::format("time      about {} for {} rows, by a few steps of each recipe and scope",
                                duration_text(*seconds), count - current));
