@@ -42,6 +42,7 @@ RunCheckpoints::RunCheckpoints(const TrainConfig& config, std::string folder, co
       keep_best_(config.train.keep_best),
       beside_(plan.copies),
       patience_(config.train.disk_patience),
+      state_bytes_(plan.checkpoint_bytes),
       folder_(std::move(folder)),
       store_(join_path(folder_, CheckpointStore::kFolder)) {
   if (!on()) return;
@@ -65,6 +66,7 @@ void RunCheckpoints::begin(const Progress* behind) {
   store_.remove_leftovers();
   saver_ = std::make_unique<CheckpointSaver>(
       store_, SaverOptions{.keep = keep_, .beside = beside_, .retry_seconds = retry_seconds(patience_)});
+  saver_->reserve(state_bytes_);
 }
 
 bool RunCheckpoints::take_file(const char* name) {

@@ -48,6 +48,7 @@ class RunCheckpoints {
   KeepRules keep_;
   bool keep_best_, beside_;
   double patience_;
+  int64_t state_bytes_;
   std::string folder_;
   CheckpointStore store_;
   std::unique_ptr<CheckpointSaver> saver_;

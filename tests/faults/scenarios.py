@@ -151,7 +151,9 @@ def compared_input(maker: Maker, root: Path) -> None:
 TIMED = {"seconds", "tokens_per_s", "mfu", "data_wait_s", "first_step_seconds", "started", "bf16", "f32", "flops",
          "nanogpt_legacy_v1", "combined_formula_v2", "component_summation_v2025", "id",
          # of a checkpoint's manifest; its own checksum is one of all the rest
-         "saved", "checksum", "run_seconds", "steady_seconds", "positions"}
+         "saved", "checksum", "run_seconds", "steady_seconds", "positions",
+         # where a run went on that a fault had ended
+         "resumed"}
 
 
 def without_times(name: str, content: bytes) -> bytes:

@@ -46,6 +46,23 @@ int64_t CheckpointSaver::copy_bytes(const Visit& visit) {
   return bytes;
 }
 
+void CheckpointSaver::reserve(int64_t bytes) {
+  if (!options_.beside || bytes <= room_) return;
+  {
+    const std::lock_guard lock(mutex_);
+    check(!busy_, "CheckpointSaver: memory is reserved while a save is being written");
+    wanted_ = bytes, busy_ = true;
+  }
+  changed_.notify_all();
+}
+
+void CheckpointSaver::make_room() {
+  constexpr int64_t kPage = 4096;
+  copy_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(wanted_));
+  for (int64_t at = 0; at < wanted_; at += kPage) copy_[static_cast<size_t>(at)] = std::byte{};
+  room_ = std::exchange(wanted_, 0);
+}
+
 void CheckpointSaver::save(int64_t step, Json run, const Visit& visit, std::optional<int64_t> best) {
   wait();
   const auto begin = Clock::now();
@@ -111,7 +128,7 @@ void CheckpointSaver::run(const std::stop_token& stop) {
     }
     std::exception_ptr failure;
     try {
-      write(stop);
+      wanted_ > 0 ? make_room() : write(stop);
     } catch (...) {
       failure = std::current_exception();
     }

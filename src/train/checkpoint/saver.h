@@ -42,6 +42,8 @@ class CheckpointSaver {
   // Host memory of the copy.
   static int64_t copy_bytes(const Visit& visit);
 
+  // Takes the memory of the copy beside training, so that the first save need not wait for its pages.
+  void reserve(int64_t bytes);
   // Copies the state and returns; the thread writes step_N and prunes. Waits for the save before. `best`: the step that
   // no rule removes. Exit::kStorage when that one failed for good.
   void save(int64_t step, Json run, const Visit& visit, std::optional<int64_t> best = std::nullopt);
@@ -56,13 +58,14 @@ class CheckpointSaver {
 
  private:
   void run(const std::stop_token& stop);
+  void make_room();
   void write(const std::stop_token& stop);
   void rethrow();
 
   CheckpointStore store_;
   SaverOptions options_;
   std::unique_ptr<std::byte[]> copy_;
-  int64_t room_ = 0;
+  int64_t room_ = 0, wanted_ = 0;  // of the copy; wanted_: what the thread is to make room for
 
   // What the thread writes; the copy is its own while busy_.
   int64_t step_ = 0;
