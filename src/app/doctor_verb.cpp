@@ -117,10 +117,16 @@ void print_recipes() {
   fmt::print(
       "           native: the products run in the format itself. emulated: a CPU has no FP8 or FP4 products, so codes\n"
       "           and scales are made exactly and multiplied in BF16 with FP32 sums; the speed is not the format's.\n");
-  std::vector<std::string> native, missing;
-  for (const RecipeEntry& entry : recipe_table())
-    (gpu_refusal(entry.name).empty() ? native : missing).emplace_back(entry.name);
-  fmt::print("           on a GPU: {} native; {} not in this version\n", join(native, ", "), join(missing, ", "));
+  for (const int sm : {90, 100}) {
+    std::string line;
+    for (const Path path : {Path::kNative, Path::kEmulated, Path::kRefused}) {
+      std::vector<std::string> names;
+      for (const RecipeEntry& entry : recipe_table())
+        if (entry.path({.gpu = true, .sm = sm}).path == path) names.emplace_back(entry.name);
+      if (!names.empty()) line += fmt::format("{}{} {}", line.empty() ? "" : "; ", join(names, ", "), name_of(path));
+    }
+    fmt::print("           on a GPU of compute capability {}.{}: {}\n", sm / 10, sm % 10, line);
+  }
 }
 
 }  // namespace

@@ -79,12 +79,6 @@ PlannedDevice device_of(const PlanOptions& o, const TrainConfig& c) {
       planned.text = fmt::format("a GPU that is not here ({}); {} plans for one", error.what(), device_flags());
     }
   }
-  for (const std::string& recipe : c.recipes(false))
-    if (target.gpu && !gpu_refusal(recipe).empty()) {
-      target.device = nullptr;  // which would refuse it
-      planned.notes.push_back(
-          fmt::format("{}; planned with the forms that emulation on a CPU keeps", gpu_refusal(recipe)));
-    }
   if (o.ranks > 1)
     planned.notes.push_back(
         fmt::format("{} devices are assumed: a run on more than one is not in this version", o.ranks));

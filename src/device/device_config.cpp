@@ -26,13 +26,6 @@ int parse_ordinal(std::string_view name) {
   return error == std::errc{} && end == name.data() + name.size() && ordinal >= 0 ? ordinal : -1;
 }
 
-std::string unquantized_recipes() {
-  std::vector<std::string> names;
-  for (const RecipeEntry& entry : recipe_table())
-    if (gpu_refusal(entry.name).empty()) names.emplace_back(entry.name);
-  return join(names, ", ");
-}
-
 // Memory of a device for the length of a scope.
 class DeviceBytes {
  public:
@@ -100,8 +93,12 @@ void DeviceConfig::validate(const char* key) const {
 
 int DeviceConfig::ordinal() const { return std::max(0, parse_ordinal(name)); }
 
-std::string gpu_refusal(const std::string& recipe) {
-  const RecipePath path = find_recipe(recipe).path({.gpu = true});
+RecipeTarget target_of(const Device* device) {
+  return device ? RecipeTarget{.gpu = true, .sm = device->info().sm} : RecipeTarget{};
+}
+
+std::string gpu_refusal(const std::string& recipe, const RecipeTarget& target) {
+  const RecipePath path = find_recipe(recipe).path(target);
   return path.path == Path::kRefused ? fmt::format("recipe {} {}", recipe, path.refusal) : "";
 }
 
@@ -109,23 +106,19 @@ ChosenDevice choose_device(const DeviceConfig& config, const std::vector<std::st
   config.validate(key);
   const auto cpu = [](const std::string& why) { return ChosenDevice{nullptr, "cpu", "cpu: " + why, ""}; };
   if (config.name == "cpu") return cpu(fmt::format("as {} says", key));
-  std::string refusal;
-  for (const std::string& recipe : recipes)
-    if (refusal.empty()) refusal = gpu_refusal(recipe);
-  std::string absence;
-  if (config.wants_gpu()) {
-    if (!refusal.empty())
-      fail(Exit::kUnavailable, "{}: {}, but {} ({} do); {}: cpu runs it as exact emulation", key, config.name, refusal,
-           unquantized_recipes(), key);
-  } else if (!refusal.empty()) {
-    const int count = device_count(absence);
-    return cpu(count > 0 ? fmt::format("a GPU is there, but {}", refusal) : "no GPU: " + absence);
-  }
-  std::string note;
+  std::string absence, note;
   std::unique_ptr<Device> device = open_gpu(config, absence, note);
   if (!device) {
     if (config.wants_gpu()) fail(Exit::kUnavailable, "{}: {}: {}", key, config.name, absence);
     return cpu(absence);
+  }
+  for (const std::string& recipe : recipes) {
+    const std::string refusal = gpu_refusal(recipe, target_of(device.get()));
+    if (refusal.empty()) continue;
+    if (config.wants_gpu())
+      fail(Exit::kUnavailable, "{}: {}, but {} (this is {}, sm_{}); {}: cpu runs it as exact emulation", key,
+           config.name, refusal, device->info().name, device->info().sm, key);
+    return cpu(fmt::format("{} is there, but {}", device->info().name, refusal));
   }
   ChosenDevice chosen{nullptr, device->info().name, device_text(device->info()), note};
   chosen.gpu = std::move(device);

@@ -8,6 +8,7 @@
 
 #include "base/config.h"
 #include "base/json.h"
+#include "recipes/recipe.h"
 #include "tensor/device.h"
 #include "tensor/dtype.h"
 
@@ -36,8 +37,10 @@ struct ChosenDevice {
 ChosenDevice choose_device(const DeviceConfig& config, const std::vector<std::string>& recipes,
                            const char* key = "device.name");
 
-// Why the recipe does not run on a GPU, or "".
-std::string gpu_refusal(const std::string& recipe);
+// What recipes are to run on: a device, or null for the CPU.
+RecipeTarget target_of(const Device* device);
+// Why the recipe does not run there, or "".
+std::string gpu_refusal(const std::string& recipe, const RecipeTarget& target = {.gpu = true});
 
 // "NVIDIA H200 (sm_90, 132 SMs) · CUDA 13.0 · cuBLASLt 13.1 · cuDNN 9.19"
 std::string device_text(const DeviceInfo& info);

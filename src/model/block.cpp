@@ -15,13 +15,13 @@ namespace {
 uint32_t linear_id(int64_t block, int which) { return static_cast<uint32_t>(block * 4 + which) * 4; }
 
 Linear make_linear(const PrecisionConfig& precision, const ModelConfig& model, const ParamStore& params, int64_t index,
-                   int which) {
+                   int which, const RecipeTarget& target) {
   const std::string name = param_names::layer(index, param_names::kLinears[which]);
   const int weight = params.find(name + ".weight");
   const Shape& shape = params.spec(weight).shape;
   const LinearSite site{name, shape[0], shape[1], linear_id(index, which)};
   const RecipeEntry& recipe = precision.recipe_of(name, index, model.num_hidden_layers);
-  return Linear(site, recipe.make(precision.options, site), weight, params.find_or_none(name + ".bias"));
+  return Linear(site, recipe.make(precision.options, site, target), weight, params.find_or_none(name + ".bias"));
 }
 
 Norm make_norm(const ModelConfig& model, const ParamStore& params, int64_t index, const char* leaf) {
@@ -39,7 +39,8 @@ Recompute parse_recompute(const std::string& name) {
   fail(Exit::kUsage, "train.recompute: {}: expected none, norm+act or block", name);
 }
 
-Block::Block(const ModelConfig& model, const PrecisionConfig& precision, const ParamStore& params, int64_t index)
+Block::Block(const ModelConfig& model, const PrecisionConfig& precision, const ParamStore& params, int64_t index,
+             const RecipeTarget& target)
     : model_(model),
       traits_(find_arch(model.arch).traits),
       name_(fmt::format("layers.{}", index)),
@@ -48,10 +49,10 @@ Block::Block(const ModelConfig& model, const PrecisionConfig& precision, const P
       norm_producer_(precision.fuses_norm() ? Producer::kFusedNorm : Producer::kPlain),
       attention_norm_(make_norm(model, params, index, "attention_norm")),
       mlp_norm_(make_norm(model, params, index, "mlp_norm")),
-      qkv_(make_linear(precision, model, params, index, 0)),
-      out_(make_linear(precision, model, params, index, 1)),
-      up_(make_linear(precision, model, params, index, 2)),
-      down_(make_linear(precision, model, params, index, 3)) {
+      qkv_(make_linear(precision, model, params, index, 0, target)),
+      out_(make_linear(precision, model, params, index, 1, target)),
+      up_(make_linear(precision, model, params, index, 2, target)),
+      down_(make_linear(precision, model, params, index, 3, target)) {
   if (traits_.qk_norm) {
     q_norm_ = params.find(name_ + ".attention.q_norm.weight");
     k_norm_ = params.find(name_ + ".attention.k_norm.weight");

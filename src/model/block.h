@@ -26,7 +26,8 @@ struct BlockRegions {
 
 class Block {
  public:
-  Block(const ModelConfig& model, const PrecisionConfig& precision, const ParamStore& params, int64_t index);
+  Block(const ModelConfig& model, const PrecisionConfig& precision, const ParamStore& params, int64_t index,
+        const RecipeTarget& target);
 
   // Slots for T tokens; called within both regions. dh [T,H] is the gradient of the residual stream.
   void allocate(Arena& arena, BlockRegions& regions, int64_t tokens, Recompute recompute, Tensor dh);

@@ -26,21 +26,27 @@ int64_t chunk_rows(int64_t tokens, int64_t row_bytes, bool gpu) {
   return rows;
 }
 
-Linear make_head(const ModelConfig& model, const PrecisionConfig& precision, const ParamStore& params) {
+Linear make_head(const ModelConfig& model, const PrecisionConfig& precision, const ParamStore& params,
+                 const RecipeTarget& target) {
   const int weight = params.find(model.tie_word_embeddings ? param_names::kEmbedding : param_names::kHead);
   const LinearSite site{"head", params.padded_rows(weight), model.hidden_size,
                         static_cast<uint32_t>(model.num_hidden_layers * 16)};
   const RecipeEntry& recipe = precision.recipe_of("head", -1, model.num_hidden_layers);
-  return Linear(site, recipe.make(precision.options, site), weight, -1);
+  return Linear(site, recipe.make(precision.options, site, target), weight, -1);
+}
+
+// What the layers are planned for: a GPU that is not there is taken for a Hopper.
+RecipeTarget target_of(const ParamStoreOptions& options) {
+  return {.gpu = options.gpu, .sm = options.device ? options.device->info().sm : 90};
 }
 
 void check_layer(const PrecisionConfig& precision, const ModelConfig& model, const Linear& linear, int64_t index,
-                 int64_t m, bool on_gpu) {
+                 int64_t m, const RecipeTarget& target) {
   const RecipeEntry& recipe = precision.recipe_of(linear.name(), index, model.num_hidden_layers);
-  const RecipePath path = recipe.path({.gpu = on_gpu});
+  const RecipePath path = recipe.path(target);
   if (path.path == Path::kRefused)
     fail(Exit::kUnavailable, "{}: recipe {} {}", linear.name(), recipe.name, path.refusal);
-  recipe.check({linear.name(), linear.out_features(), linear.in_features(), 0}, m);
+  recipe.check({linear.name(), linear.out_features(), linear.in_features(), 0}, m, target);
 }
 
 // The first columns of the logits in a device's memory, as F32 in host memory.
@@ -75,31 +81,33 @@ Decoder::Decoder(const ModelConfig& model, const PrecisionConfig& precision, con
       embedding_(params.find(param_names::kEmbedding)),
       final_norm_(traits_.norm, model.norm_eps, params.find("final_norm.weight"),
                   traits_.norm == NormKind::kLayer ? params.find("final_norm.bias") : -1),
-      head_(make_head(model, precision, params)) {
+      head_(make_head(model, precision, params, target_of(params.options()))) {
   if (!traits_.rope) {
     positions_ = params.find(param_names::kPositions);
     if (sequence_length > model.max_position_embeddings)
       fail(Exit::kUsage, "data.sequence_length: {} exceeds the model's {} learned positions", sequence_length,
            model.max_position_embeddings);
   }
-  const bool gpu = params.options().gpu, on_gpu = params.options().device != nullptr;
+  const RecipeTarget target = target_of(params.options());
   for (int64_t i = 0; i < model.num_hidden_layers; ++i) {
-    blocks_.push_back(std::make_unique<Block>(model, precision, params, i));
+    blocks_.push_back(std::make_unique<Block>(model, precision, params, i, target));
     for (Linear* linear : blocks_.back()->linears()) {
-      check_layer(precision, model, *linear, i, tokens, on_gpu);
+      check_layer(precision, model, *linear, i, tokens, target);
       linears_.push_back(linear);
     }
   }
   linears_.push_back(&head_);
-  chunks_.rows = chunk_rows(tokens, bytes_of(dtype_, model.vocab_size), gpu);
+  chunks_.rows = chunk_rows(tokens, bytes_of(dtype_, model.vocab_size), target.gpu);
   chunks_.count = tokens / chunks_.rows;
-  check_layer(precision, model, head_, -1, chunks_.rows, on_gpu);
+  check_layer(precision, model, head_, -1, chunks_.rows, target);
+  for (const Linear* linear : linears_) scaling_.add(linear->name(), linear->recipe());
 }
 
 void Decoder::allocate(Arena& arena, Recompute recompute) {
   const int64_t t = tokens_, h = model_.hidden_size;
   const char* purpose = "activations";
   for (Linear* linear : linears_) linear->allocate(arena);
+  scaling_.allocate(arena);
   if (traits_.rope) cos_sin_ = arena.tensor("tables", DType::kF32, {sequence_length_, model_.head_dim});
   delta_ = arena.tensor(purpose, dtype_, {t, h});
   x_final_ = arena.tensor(purpose, dtype_, {t, h});
@@ -117,6 +125,7 @@ void Decoder::allocate(Arena& arena, Recompute recompute) {
 }
 
 void Decoder::fill_tables(Device* device) {
+  scaling_.fill_table(device);
   if (traits_.rope) fill_rope_table(model_, cos_sin_, device);
 }
 
@@ -148,7 +157,7 @@ void Decoder::head_forward(StepContext& c, int64_t chunk) {
   head_.forward(c, logits_, head_in_);
 }
 
-std::string Decoder::forward_backward(StepContext& c, LossSums* sums) {
+void Decoder::forward_backward(StepContext& c, LossSums* sums) {
   forward(c);
   // Head and loss, chunk by chunk: the whole of the logits never exists.
   std::vector<TensorError>* errors = c.errors;
@@ -165,11 +174,7 @@ std::string Decoder::forward_backward(StepContext& c, LossSums* sums) {
   }
   c.exec.row_offset = 0;
   c.errors = errors;
-  std::string trouble;
-  const auto note = [&trouble](const std::string& what) {
-    if (trouble.empty()) trouble = what;
-  };
-  for (Linear* linear : linears_) note(linear->recipe().end_forward());
+  scaling_.end_forward(c.exec);
 
   final_norm_.backward(c, dh_, dfinal_, x_final_, final_stats_, {});
   for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) (*block)->backward(c, dh_, delta_);
@@ -177,8 +182,7 @@ std::string Decoder::forward_backward(StepContext& c, LossSums* sums) {
     if (id >= 0 && c.params.take_beta(id) == 0) c.params.zero_grad(id);
   embedding_bwd(c.exec, c.params.grad(embedding_), positions_ < 0 ? Tensor{} : c.params.grad(positions_), dh_, c.ids,
                 c.positions);
-  for (Linear* linear : linears_) note(linear->recipe().end_backward());
-  return trouble;
+  scaling_.end_backward(c.exec);
 }
 
 void Decoder::evaluate(StepContext& c, LossSums* sums) {

@@ -6,6 +6,7 @@
 
 #include "model/block.h"
 #include "ops/loss.h"
+#include "recipes/scaling_state.h"
 
 namespace mantissa {
 
@@ -26,8 +27,8 @@ class Decoder {
 
   // Forward and backward of one micro-batch of exactly `tokens` tokens. Parameter gradients accumulate those of
   // grad_scale * (sum of losses + z_weight * sum of lse²), with the factors of exec's step state; `sums` lies in exec's
-  // memory. Scaling state moves. Returns "" or what amax was not finite.
-  std::string forward_backward(StepContext& context, LossSums* sums);
+  // memory. Scaling state moves.
+  void forward_backward(StepContext& context, LossSums* sums);
   // Losses alone; no state moves.
   void evaluate(StepContext& context, LossSums* sums);
   // out [T,V] f32, in host memory
@@ -40,6 +41,7 @@ class Decoder {
   const ModelConfig& model() const { return model_; }
   // Every linear layer, blocks in order, the head last.
   const std::vector<Linear*>& linears() const { return linears_; }
+  ScalingState& scaling() { return scaling_; }
 
  private:
   struct HeadChunks {
@@ -60,6 +62,7 @@ class Decoder {
   Norm final_norm_;
   Linear head_;
   std::vector<Linear*> linears_;
+  ScalingState scaling_;
   HeadChunks chunks_;
 
   BlockRegions regions_;

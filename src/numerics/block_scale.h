@@ -40,6 +40,9 @@ struct Nvfp4TensorScale {
   float per_block;  // encode / 6: block amax -> E4M3 scale
 };
 
+// fl(1 / 2688²): what a product of codes and block scales of two tensors is multiplied by, beside their amaxes.
+inline constexpr float kNvfp4Factor = 0x1.293726p-23f;
+
 MANTISSA_HD Nvfp4TensorScale nvfp4_tensor_scale(float amax) {
   const float quotient = 2688.0f / amax;
   const float finite = quotient < kFloatMax ? quotient : kFloatMax;

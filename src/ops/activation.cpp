@@ -46,28 +46,28 @@ void fill_forms(Exec& exec, Operand& y) { quantize(exec, y); }
 
 void swiglu_fwd(Exec& exec, Operand& y, ConstTensor x) {
   const ActivationFwd args = forward_args("swiglu_fwd", y, x, 2);
-  if (exec.device()) return exec.gpu().swiglu_fwd(exec, y, x);
+  if (exec.device()) return exec.gpu().swiglu_fwd(exec, y, x);  // and the forms
   MANTISSA_CPU_CALL(exec, swiglu_fwd, args);
   fill_forms(exec, y);
 }
 
 void swiglu_bwd(Exec& exec, Operand& dx, ConstTensor dy, ConstTensor x) {
   const ActivationBwd args = backward_args("swiglu_bwd", dx, dy, x, 2);
-  if (exec.device()) return exec.gpu().swiglu_bwd(exec, dx, dy, x);
+  if (exec.device()) return exec.gpu().swiglu_bwd(exec, dx, dy, x);  // and the forms
   MANTISSA_CPU_CALL(exec, swiglu_bwd, args);
   fill_forms(exec, dx);
 }
 
 void gelu_fwd(Exec& exec, Operand& y, ConstTensor x) {
   const ActivationFwd args = forward_args("gelu_fwd", y, x, 1);
-  if (exec.device()) return exec.gpu().gelu_fwd(exec, y, x);
+  if (exec.device()) return exec.gpu().gelu_fwd(exec, y, x);  // and the forms
   MANTISSA_CPU_CALL(exec, gelu_fwd, args);
   fill_forms(exec, y);
 }
 
 void gelu_bwd(Exec& exec, Operand& dx, ConstTensor dy, ConstTensor x) {
   const ActivationBwd args = backward_args("gelu_bwd", dx, dy, x, 1);
-  if (exec.device()) return exec.gpu().gelu_bwd(exec, dx, dy, x);
+  if (exec.device()) return exec.gpu().gelu_bwd(exec, dx, dy, x);  // and the forms
   MANTISSA_CPU_CALL(exec, gelu_bwd, args);
   fill_forms(exec, dx);
 }

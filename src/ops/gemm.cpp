@@ -16,13 +16,22 @@ using Clock = std::chrono::steady_clock;
 
 // What a GPU takes.
 void check_for_gpu(const GemmDesc& desc) {
-  for (const GemmSide* side : {&desc.a, &desc.b})
-    if (side->scale)
-      fail(Exit::kUnavailable, "gemm: {} is {} with scales {}, a quantized side, and the GPU multiplies f32 and bf16",
-           side == &desc.a ? "a" : "b", side->data, name_of(scale_of(*side)));
-  if (desc.a.data.dtype != desc.b.data.dtype)
-    fail(Exit::kUnavailable, "gemm: a is {} and b is {}, and the GPU multiplies sides of one dtype", desc.a.data,
-         desc.b.data);
+  for (const GemmSide* side : {&desc.a, &desc.b}) {
+    if (!side->scale || side->scale->format.values) continue;
+    const GemmScale scale = scale_of(*side);
+    const bool blocks = scale == GemmScale::kRow128 || scale == GemmScale::kTile128;
+    if (side->transposed || (scale != GemmScale::kTensor && !blocks) ||
+        (blocks && side->scale->format.layout != ScaleLayout::kLibrary))
+      fail(
+          Exit::kUnavailable,
+          "gemm: {} is {}{} with scales {}, and the GPU multiplies f32, bf16 and, along rows, FP8 codes with one scale "
+          "or with blocks of 128 in the library's layout",
+          side == &desc.a ? "a" : "b", side->data, side->transposed ? " transposed" : "", name_of(scale));
+  }
+  const bool codes = desc.a.scale && !desc.a.scale->format.values;
+  if (codes != (desc.b.scale && !desc.b.scale->format.values) || (!codes && desc.a.data.dtype != desc.b.data.dtype))
+    fail(Exit::kUnavailable, "gemm: a is {} and b is {}, and the GPU multiplies sides of one dtype or two of codes",
+         desc.a.data, desc.b.data);
   describe(desc);
 }
 

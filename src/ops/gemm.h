@@ -37,8 +37,9 @@ GemmScale scale_of(const GemmSide& side);
 
 // c[M,N] = a[M,K] · b[N,K]ᵀ + bias[N] + beta c. Products of F32 sides run in FP32; BF16 and quantized sides run in BF16
 // with FP32 accumulation, each output summed in one fixed order. c is F32 or BF16, rounded once; bias has c's or F32
-// dtype. On a GPU both sides are F32 or both BF16, anything else is Exit::kUnavailable; there an F32 bias is rounded to
-// a BF16 c's dtype before it is added.
+// dtype. On a GPU both sides are F32, both BF16 (or values, QuantFormat), or both FP8 codes that run along rows with
+// one scale a tensor or with blocks of 128, not both E5M2 nor both tiles: these are multiplied as they are. Anything
+// else is Exit::kUnavailable; there an F32 bias is rounded to a BF16 c's dtype before it is added.
 struct GemmDesc {
   GemmSide a, b;
   Tensor c;

@@ -4,13 +4,11 @@
 #include <bit>
 #include <cmath>
 
+#include "numerics/block_scale.h"
 #include "ops/cpu/gemm/decode.h"
 
 namespace mantissa {
 namespace {
-
-// 1 / 2688², 2688 = 448 * 6: docs/numerics.md 6.
-constexpr uint32_t kNvfp4Factor = 0x34149B93u;
 
 enum class Recipe { kPlain, kTensor, kInside, kBlock, kNvfp4 };
 
@@ -60,12 +58,16 @@ GemmOperand operand_of(const char* name, const GemmSide& side, Recipe recipe) {
     return x;
   }
   const Quantized& q = *side.scale;
+  check(static_cast<bool>(q.scale_inv), "gemm: {} has no scale_inv", name);
+  if (q.format.values) {
+    check(data.dtype == DType::kBF16, "gemm: {} is {}, expected bf16 of values", name, data);
+    return x;
+  }
   const bool codes = data.dtype == DType::kE4M3 || data.dtype == DType::kE5M2 || data.dtype == DType::kE2M1;
   check(codes && data.dtype == q.format.element, "gemm: {} is {}, expected codes of {}", name, data,
         mantissa::name_of(q.format.element));
   check(data.dtype != DType::kE2M1 || cols % 2 == 0,
         "gemm: {} is {}, expected an even number of columns (two codes a byte)", name, data);
-  check(static_cast<bool>(q.scale_inv), "gemm: {} has no scale_inv", name);
   if (recipe == Recipe::kTensor) return x;
   check(!side.transposed || q.format.blocking == Blocking::kTile,
         "gemm: {} is transposed with scales along the other dimension, expected tiles or one scale", name);
@@ -78,9 +80,8 @@ GemmOperand operand_of(const char* name, const GemmSide& side, Recipe recipe) {
   const bool tiles = q.format.blocking == Blocking::kTile;
   x.scale_col_bits = std::countr_zero(static_cast<uint64_t>(block)), x.scale_row_bits = tiles ? x.scale_col_bits : 0;
   x.scale_stride = ceil_div(cols, block);
-  const int64_t scale_rows = tiles ? ceil_div(rows, block) : rows;
-  check(q.scale_inv.count() == scale_rows * x.scale_stride, "gemm: {} has scales {}, expected [{},{}] for {}", name,
-        q.scale_inv, scale_rows, x.scale_stride, data);
+  const Shape scales = scale_shape(q.format, rows, cols);
+  check(q.scale_inv.shape == scales, "gemm: {} has scales {}, expected {} for {}", name, q.scale_inv, scales, data);
   return x;
 }
 
@@ -128,7 +129,7 @@ float alpha_of(const GemmDesc& desc, Recipe recipe) {
   if (recipe == Recipe::kTensor) return desc.a.scale->scale_inv.as<float>()[0] * desc.b.scale->scale_inv.as<float>()[0];
   if (recipe != Recipe::kNvfp4) return 1;
   check(desc.a.scale->amax && desc.b.scale->amax, "gemm: a quantized side has no amax, which NVFP4 scales by");
-  return *desc.a.scale->amax * *desc.b.scale->amax * std::bit_cast<float>(kNvfp4Factor);
+  return *desc.a.scale->amax * *desc.b.scale->amax * kNvfp4Factor;
 }
 
 }  // namespace
@@ -164,6 +165,9 @@ GemmProblem describe(const GemmDesc& desc) {
 }
 
 GemmProblem normalise(const GemmDesc& desc) {
+  for (const GemmSide* side : {&desc.a, &desc.b})
+    check(!side->scale || (!side->scale->format.values && side->scale->format.layout == ScaleLayout::kBlocks),
+          "gemm: {} is stored as a GPU's products take it", side->data);
   GemmProblem p = describe(desc);
   const Recipe recipe = recipe_of(desc.a);
   p.alpha = alpha_of(desc, recipe);

@@ -42,10 +42,12 @@ NormFwd forward_args(const char* op, Operand& y, Tensor rstd, Tensor h, const Co
 void rms_forward(const char* op, Exec& exec, Operand& y, Tensor rstd, Tensor h, ConstTensor x, ConstTensor r,
                  ConstTensor weight, float eps) {
   const NormFwd args = forward_args(op, y, rstd, h, x, r, weight, eps);
-  if (exec.device())
-    return r ? exec.gpu().add_rms_norm_fwd(exec, y, rstd, h, x, r, weight, eps)
-             : exec.gpu().rms_norm_fwd(exec, y, rstd, x, weight, eps);
-  MANTISSA_CPU_CALL(exec, rms_norm_fwd, args);
+  if (!exec.device())
+    MANTISSA_CPU_CALL(exec, rms_norm_fwd, args);
+  else if (r)
+    exec.gpu().add_rms_norm_fwd(exec, y, rstd, h, x, r, weight, eps);
+  else
+    exec.gpu().rms_norm_fwd(exec, y, rstd, x, weight, eps);
   quantize(exec, y);
 }
 
@@ -54,12 +56,14 @@ void layer_forward(const char* op, Exec& exec, Operand& y, Tensor mean, Tensor r
   NormFwd args = forward_args(op, y, rstd, h, x, r, weight, eps);
   expect(op, "mean", mean, DType::kF32, {x.dim(0)}, "T of x");
   expect(op, "bias", bias, x.dtype, {x.dim(1)}, "H of x");
-  if (exec.device())
-    return r ? exec.gpu().add_layer_norm_fwd(exec, y, mean, rstd, h, x, r, weight, bias, eps)
-             : exec.gpu().layer_norm_fwd(exec, y, mean, rstd, x, weight, bias, eps);
   args.mean = mean.as<float>();
   args.bias = bias.data;
-  MANTISSA_CPU_CALL(exec, layer_norm_fwd, args);
+  if (!exec.device())
+    MANTISSA_CPU_CALL(exec, layer_norm_fwd, args);
+  else if (r)
+    exec.gpu().add_layer_norm_fwd(exec, y, mean, rstd, h, x, r, weight, bias, eps);
+  else
+    exec.gpu().layer_norm_fwd(exec, y, mean, rstd, x, weight, bias, eps);
   quantize(exec, y);
 }
 

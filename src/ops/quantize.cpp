@@ -35,22 +35,17 @@ bool known(const QuantFormat& f) {
   return false;
 }
 
-DType scale_dtype(const QuantFormat& f) {
-  return f.rule == ScaleRule::kE8M0 ? DType::kE8M0 : f.rule == ScaleRule::kNvfp4 ? DType::kE4M3 : DType::kF32;
-}
-
-Shape scale_shape(const QuantFormat& f, int64_t outer, int64_t inner) {
-  if (f.blocking == Blocking::kTensor) return {1};
-  return {f.blocking == Blocking::kRow ? outer : ceil_div(outer, f.block), ceil_div(inner, f.block)};
-}
-
 void check_copy(const char* op, const Quantized& q) {
   const QuantFormat& f = q.format;
   check(known(f) && !(f.stochastic && f.element != DType::kE2M1),
         "{}: no cast to {} with scale rule {}, blocking {}, block {}{}", op, name_of(f.element),
         static_cast<int>(f.rule), static_cast<int>(f.blocking), f.block, f.stochastic ? ", stochastic" : "");
-  check(q.data.shape.rank() == 2 && q.data.dtype == f.element, "{}: data is {}, expected {}[outer,inner]", op, q.data,
-        name_of(f.element));
+  check(q.data.shape.rank() == 2 && q.data.dtype == data_dtype(f), "{}: data is {}, expected {}[outer,inner]", op,
+        q.data, name_of(data_dtype(f)));
+  check(f.layout == ScaleLayout::kBlocks || (f.block == 128 && !f.values),
+        "{}: data {} has scales for a library that "
+        "takes blocks of 128 alone",
+        op, q.data);
   if (f.element == DType::kE2M1 && q.data.dim(1) % 2 != 0)
     fail(Exit::kUsage, "{}: {} has odd rows; two FP4 codes share a byte", op, q.data);
   const Shape scales = scale_shape(f, q.data.dim(0), q.data.dim(1));
@@ -117,6 +112,9 @@ void check_copies(const Copy* copies, int count, const ConstTensor& x) {
 
 void cast(Exec& exec, const Copy* copies, int count, const ConstTensor& x, uint32_t tensor_id,
           const float* producer_amax) {
+  for (const Copy& copy : std::span(copies, static_cast<size_t>(count)))
+    check(!copy.q->format.values && copy.q->format.layout == ScaleLayout::kBlocks,
+          "quantize: data {} is stored as a GPU's products take it", copy.q->data);
   QuantizeJob job{};
   job.x = x.data;
   job.is_bf16 = x.dtype == DType::kBF16;
@@ -142,11 +140,12 @@ void cast(Exec& exec, const Copy* copies, int count, const ConstTensor& x, uint3
     float amax = 0;
     if (f.hadamard) {
       amax = amax_of_rotation(exec, job);
-    } else if (needs_amax || q.amax) {
+    } else if (needs_amax || q.amax || q.raised) {
       if (source_amax < 0) source_amax = amax_of_source(exec, x);
       amax = source_amax;
     }
     if (q.amax) *q.amax = amax;
+    if (q.raised && exec.pass == Pass::kForward) *q.raised = std::max(*q.raised, amax);
     if (f.rule == ScaleRule::kNvfp4) form.nvfp4 = nvfp4_tensor_scale(amax);
     if (f.blocking == Blocking::kTensor) {
       form.tensor_scale = f.rule == ScaleRule::kGiven

@@ -8,7 +8,7 @@ namespace mantissa {
 
 // A quantized copy as kernels read it; see Quantized.
 struct QuantizedView {
-  const uint8_t* data;    // [outer, inner]
+  const uint8_t* data;    // [outer, inner]; bf16 where format.values
   const void* scale_inv;  // F32, E8M0 or E4M3
   const float* amax;      // [1] of the tensor; ScaleRule::kNvfp4 alone reads it
   QuantFormat format;
@@ -16,7 +16,7 @@ struct QuantizedView {
 };
 
 inline QuantizedView view_of(const Quantized& q) {
-  return {.data = q.data.as<uint8_t>(),
+  return {.data = static_cast<const uint8_t*>(q.data.data),
           .scale_inv = q.scale_inv.data,
           .amax = q.amax,
           .format = q.format,
@@ -28,12 +28,20 @@ MANTISSA_HD float decode(DType element, uint8_t code) {
   return element == DType::kE4M3 ? decode_e4m3(code) : element == DType::kE5M2 ? decode_e5m2(code) : decode_e2m1(code);
 }
 
+// Where the scale of a block is stored, `lines` and `blocks` counted along outer and inner.
+MANTISSA_HD int64_t scale_index(const QuantFormat& f, int64_t outer, int64_t inner, int64_t line, int64_t block) {
+  const int64_t blocks = ceil_div(inner, f.block);
+  if (f.layout == ScaleLayout::kBlocks) return line * blocks + block;
+  return f.blocking == Blocking::kTile ? line * (ceil_div(blocks, 4) * 4) + block
+                                       : block * (ceil_div(outer, 4) * 4) + line;
+}
+
 // What the codes of the block of element (row, j) are multiplied by.
 MANTISSA_HD float factor_of(const QuantizedView& q, int64_t row, int64_t j) {
   const QuantFormat& f = q.format;
   if (f.blocking == Blocking::kTensor) return static_cast<const float*>(q.scale_inv)[0];
   const int64_t line = f.blocking == Blocking::kTile ? row / f.block : row;
-  const int64_t i = line * ceil_div(q.inner, f.block) + j / f.block;
+  const int64_t i = scale_index(f, q.outer, q.inner, line, j / f.block);
   switch (f.rule) {
     case ScaleRule::kE8M0:
       return decode_e8m0(static_cast<const uint8_t*>(q.scale_inv)[i]);
@@ -49,12 +57,18 @@ MANTISSA_HD uint8_t largest_code(DType element) {
   return element == DType::kE4M3 ? 0x7e : element == DType::kE5M2 ? 0x7b : 0x07;
 }
 
-// Whether the scaled value x was clipped: its code is the largest, which stands for y, and x lies beyond y by more than
-// the rounding of scale and product.
-MANTISSA_HD bool is_saturated(DType element, uint8_t code, float x, float y) {
-  const uint8_t largest = largest_code(element), magnitude = code & (element == DType::kE2M1 ? 7 : 0x7f);
+MANTISSA_HD bool is_largest(DType element, uint8_t code) {
+  return (code & (element == DType::kE2M1 ? 7 : 0x7f)) == largest_code(element);
+}
+// Whether x lies beyond y, which its code stands for, by more than the rounding of scale and product.
+MANTISSA_HD bool is_beyond(float x, float y) {
   const float a = x < 0 ? -x : x, b = y < 0 ? -y : y;
-  return magnitude == largest && b > 0 && a > b * (1 + 0x1p-20f);
+  return b > 0 && a > b * (1 + 0x1p-20f);
+}
+
+// Whether the scaled value x was clipped: its code is the largest, which stands for y.
+MANTISSA_HD bool is_saturated(DType element, uint8_t code, float x, float y) {
+  return is_largest(element, code) && is_beyond(x, y);
 }
 
 // Whether a non-zero x became zero.

@@ -1,5 +1,7 @@
 #include "recipes/format.h"
 
+#include <algorithm>
+
 namespace mantissa {
 
 const char* name_of(Role role) {
@@ -31,19 +33,23 @@ bool same_codes(const OperandSpec& spec) {
          spec.rowwise->blocking != Blocking::kRow && !spec.rowwise->stochastic;
 }
 
-void RecipeEntry::check(const LinearSite& site, int64_t m) const {
+void RecipeEntry::check(const LinearSite& site, int64_t m, const RecipeTarget& target) const {
+  const bool native = target.gpu && quantizes() && path(target).path == Path::kNative;
+  const auto divisor_of = [native](int64_t of_recipe) {
+    return native ? std::max(of_recipe, kNativeMultiple) : of_recipe;
+  };
   const auto feature = [&](const char* what, int64_t found, int64_t divisor) {
     if (found % divisor != 0)
       fail(Exit::kUsage, "{}: {} has {} {}, expected a multiple of {}; give it recipe bf16 in precision.rules", name,
            site.name, what, found, divisor);
   };
-  feature("in_features", site.k, dimensions.in_features);
-  feature("out_features", site.n, dimensions.out_features);
-  if (m % dimensions.tokens != 0)
+  feature("in_features", site.k, divisor_of(dimensions.in_features));
+  feature("out_features", site.n, divisor_of(dimensions.out_features));
+  if (m % divisor_of(dimensions.tokens) != 0)
     fail(Exit::kUsage,
          "{}: {} gets {} tokens a micro-batch, expected a multiple of {}; change data.sequence_length or "
          "batch.micro_batch",
-         name, site.name, m, dimensions.tokens);
+         name, site.name, m, divisor_of(dimensions.tokens));
 }
 
 std::string str(const QuantFormat& format) {
@@ -83,10 +89,20 @@ std::string str(const QuantFormat& format) {
 
 RecipePath path_of_plain(const RecipeTarget&) { return {.path = Path::kNative}; }
 
-RecipePath path_of_quantized(const RecipeTarget& target) {
-  if (target.gpu) return {.path = Path::kRefused, .refusal = "does not run on a GPU in this version"};
-  return {.path = Path::kEmulated};
+RecipePath path_of_fp8_tensors(const RecipeTarget& target) {
+  if (!target.gpu) return {.path = Path::kEmulated};
+  if (target.sm < 89) return {.path = Path::kRefused, .refusal = "wants a GPU of compute capability 8.9 or later"};
+  return {.path = Path::kNative};
 }
+
+// cuBLASLt multiplies 128-blocks on Hopper alone (docs/numerics.md 11).
+RecipePath path_of_fp8_blocks(const RecipeTarget& target) {
+  if (!target.gpu) return {.path = Path::kEmulated};
+  if (target.sm != 90) return {.path = Path::kRefused, .refusal = "wants a GPU of compute capability 9.0"};
+  return {.path = Path::kNative};
+}
+
+RecipePath path_of_emulated(const RecipeTarget&) { return {.path = Path::kEmulated}; }
 
 const char* name_of(Path path) {
   switch (path) {

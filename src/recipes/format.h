@@ -18,11 +18,16 @@ inline OperandSpec both_copies(const QuantFormat& format) {
 // Whether the two copies of a tensor hold the same codes and scales, one transposed.
 bool same_codes(const OperandSpec& spec);
 
-// RecipeEntry::path of recipes whose operands every device multiplies as they are, and of those with formats that no
-// device multiplies in this version: a CPU emulates them.
+// RecipeEntry::path of recipes whose operands every device multiplies as they are; of FP8 with one scale a tensor and
+// with blocks of 128, which a CPU emulates; of formats that every device emulates in this version.
 RecipePath path_of_plain(const RecipeTarget& target);
-RecipePath path_of_quantized(const RecipeTarget& target);
+RecipePath path_of_fp8_tensors(const RecipeTarget& target);
+RecipePath path_of_fp8_blocks(const RecipeTarget& target);
+RecipePath path_of_emulated(const RecipeTarget& target);
 
 // FP8 with one scale or 128-blocks: tokens and out_features % 8, in_features % 16.
 inline constexpr DimensionRule kFp8Dimensions{.tokens = 8, .out_features = 8, .in_features = 16};
+// On a GPU each of them is what one of the three products contracts (docs/numerics.md 11).
+inline constexpr int64_t kNativeMultiple = 16;
+
 }  // namespace mantissa

@@ -20,6 +20,7 @@ OperandSpec spec(const RecipeOptions& options, Role role) {
 RecipeEntry entry() {
   return quantized_entry({.name = "fp8-blockwise",
                           .spec = spec,
+                          .path = path_of_fp8_blocks,
                           .dimensions = kFp8Dimensions,
                           .bits = 8,
                           .options = {"format", "scales"},

@@ -19,6 +19,7 @@ RecipeEntry entry() {
   return quantized_entry({.name = "fp8-tensorwise",
                           .spec = spec,
                           .producers = [](const RecipeOptions&) { return ProducerRule::kActivationAmax; },
+                          .path = path_of_fp8_tensors,
                           .dimensions = kFp8Dimensions,
                           .bits = 8,
                           .options = {"format", "scales"},

@@ -16,7 +16,7 @@ class PlainLinear final : public LinearRecipe {
   void bind_input(Operand& x) const override { x.tensor_id = site_.tensor_id; }
   void bind_grad(Operand& dy) const override { dy.tensor_id = site_.tensor_id + 2; }
 
-  void refresh_weight(Exec&, ConstTensor w) override {
+  void refresh_weight(Exec&, Tensor w) override {
     check(w.dtype == compute_ && w.rows() == site_.n && w.cols() == site_.k,
           "{}: weight of {} is {}, expected {}[{},{}]", recipe_, site_.name, w, name_of(compute_), site_.n, site_.k);
     weight_ = w;
@@ -47,8 +47,8 @@ class PlainLinear final : public LinearRecipe {
 
 }  // namespace
 
-std::unique_ptr<LinearRecipe> make_plain_linear(const RecipeEntry& entry, const RecipeOptions&,
-                                                const LinearSite& site) {
+std::unique_ptr<LinearRecipe> make_plain_linear(const RecipeEntry& entry, const RecipeOptions&, const LinearSite& site,
+                                                const RecipeTarget&) {
   return std::make_unique<PlainLinear>(entry.name, entry.compute, site);
 }
 

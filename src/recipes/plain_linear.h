@@ -7,6 +7,6 @@ namespace mantissa {
 
 // RecipeEntry::layer; the weight must have the entry's compute dtype.
 std::unique_ptr<LinearRecipe> make_plain_linear(const RecipeEntry& entry, const RecipeOptions& options,
-                                                const LinearSite& site);
+                                                const LinearSite& site, const RecipeTarget& target);
 
 }  // namespace mantissa

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/config.h"
+#include "ops/delayed_scaling.h"
 #include "tensor/arena.h"
 #include "tensor/exec.h"
 #include "tensor/quant.h"
@@ -55,20 +56,18 @@ class LinearRecipe {
 
   // Makes the forms of w[N,K] (BF16; F32 in recipe fp32) that fprop and dgrad read. Called in the first micro-batch of
   // a step (Pass::kForward) and before an evaluation (Pass::kEvaluate, moves no state); `w` must stay valid until the
-  // next call.
-  virtual void refresh_weight(Exec& exec, ConstTensor w) = 0;
+  // next call; it is only read.
+  virtual void refresh_weight(Exec& exec, Tensor w) = 0;
 
   virtual void fprop(Exec& exec, Tensor y, const Operand& x, ConstTensor bias) = 0;  // y = x wᵀ + bias
   virtual void dgrad(Exec& exec, Tensor dx, const Operand& dy) = 0;                  // dx = dy w
   virtual void wgrad(Exec& exec, Tensor dw, const Operand& dy, const Operand& x,
                      float beta) = 0;  // dw = dyᵀ x + beta dw
 
-  // Scaling state moves: once after the forward, once after the backward of each training micro-batch; never in a
-  // replay or an evaluation. Casts up to end_backward() read the scales that their forward read, so a replay is bitwise
-  // equal; a micro-batch whose backward is left out calls end_backward() all the same. Returns a description of a
-  // non-finite amax ("layers.0.mlp.down_proj input: amax is inf, ..."), or "".
-  virtual std::string end_forward() { return {}; }
-  virtual std::string end_backward() { return {}; }
+  // The slots of its scaling state, the weight's and the input's ("input") before the gradient's (`backward`): a
+  // ScalingState moves those of all layers. Addresses are there after allocate().
+  using SlotVisitor = std::function<void(const char* tensor, bool backward, const DelayedSlot& slot)>;
+  virtual void visit_slots(const SlotVisitor&) const {}
 
   // The weight's copy, for statistics against w; the input's and the gradient's are measured by the caller. Null if
   // none.
@@ -102,6 +101,7 @@ const char* name_of(Role role);  // "input" | "weight" | "grad"
 // What a recipe is to run on.
 struct RecipeTarget {
   bool gpu = false;
+  int sm = 90;  // of a GPU: compute capability * 10
 };
 
 // How it runs there.
@@ -134,8 +134,8 @@ struct RecipeEntry {
   // Both copies of a tensor in full, as the recipe defines them (`quantize` writes these); empty forms for bf16 and
   // fp32. A layer may store less: see LinearRecipe::input_spec().
   OperandSpec (*spec)(const RecipeOptions& options, Role role);
-  std::unique_ptr<LinearRecipe> (*layer)(const RecipeEntry& entry, const RecipeOptions& options,
-                                         const LinearSite& site);
+  std::unique_ptr<LinearRecipe> (*layer)(const RecipeEntry& entry, const RecipeOptions& options, const LinearSite& site,
+                                         const RecipeTarget& target);
   ProducerRule (*producers)(const RecipeOptions& options);  // null: kRounded
   RecipePath (*path)(const RecipeTarget& target);
   DimensionRule dimensions;  // docs/recipes.md, "Dimensions"
@@ -150,12 +150,13 @@ struct RecipeEntry {
   int64_t multiple;
   const char* summary;
 
-  std::unique_ptr<LinearRecipe> make(const RecipeOptions& with, const LinearSite& site) const {
-    return layer(*this, with, site);
+  std::unique_ptr<LinearRecipe> make(const RecipeOptions& with, const LinearSite& site,
+                                     const RecipeTarget& target = {}) const {
+    return layer(*this, with, site, target);
   }
   // Throws Exit::kUsage naming the layer, what was found and expected, and the way out, where its dimensions cannot be
-  // taken; m = tokens of a micro-batch.
-  void check(const LinearSite& site, int64_t m) const;
+  // taken; m = tokens of a micro-batch. A GPU's native products take multiples of 16 alone.
+  void check(const LinearSite& site, int64_t m, const RecipeTarget& target) const;
   // Whether its products take codes, so that operands have forms and quantization errors.
   bool quantizes() const { return spec({}, Role::kInput).rowwise.has_value(); }
   // Whether weights, activations and products are FP32, which nothing can be mixed with.

@@ -65,21 +65,8 @@ Tensor Arena::tensor(std::string_view purpose, DType dtype, Shape shape) {
 Quantized Allocator::quantized(std::string_view purpose, const QuantFormat& format, int64_t outer, int64_t inner) {
   Quantized q;
   q.format = format;
-  q.data = tensor(purpose, format.element, {outer, inner});
-  const DType scale_dtype = format.rule == ScaleRule::kE8M0    ? DType::kE8M0
-                            : format.rule == ScaleRule::kNvfp4 ? DType::kE4M3
-                                                               : DType::kF32;
-  switch (format.blocking) {
-    case Blocking::kTensor:
-      q.scale_inv = tensor(purpose, scale_dtype, {1});
-      break;
-    case Blocking::kRow:
-      q.scale_inv = tensor(purpose, scale_dtype, {outer, ceil_div(inner, format.block)});
-      break;
-    case Blocking::kTile:
-      q.scale_inv = tensor(purpose, scale_dtype, {ceil_div(outer, format.block), ceil_div(inner, format.block)});
-      break;
-  }
+  q.data = tensor(purpose, data_dtype(format), {outer, inner});
+  q.scale_inv = tensor(purpose, scale_dtype(format), scale_shape(format, outer, inner));
   q.amax = static_cast<float*>(tensor(purpose, DType::kF32, {1}).data);
   return q;
 }

@@ -58,6 +58,7 @@ class Exec {
   StepState state;         // as the host knows it
   int64_t row_offset = 0;  // rows of the micro-batch before the tensor at hand, where it is made in chunks
   Pass pass = Pass::kForward;
+  bool keeps_high = false;  // producers write Operand::high even where nothing behind them reads it
 
  private:
   struct Free {

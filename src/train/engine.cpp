@@ -99,6 +99,7 @@ void Engine::build() {
     exec_.set_device_state(device_batch_.state);
   }
   decoder_.fill_tables(options_.device);
+  decoder_.scaling().start();
 }
 
 StepContext Engine::context(const MicroBatch& batch) {
@@ -135,13 +136,19 @@ void Engine::begin_step(uint32_t step) {
   sums_read_ = true;
   if (options_.device) options_.device->zero(&outputs_->step, sizeof outputs_->step);
   micro_steps_ = 0;
-  amax_trouble_.clear();
+  decoder_.scaling().forget_trouble();
   weights_fresh_ = false;
   params_.begin_step();
 }
 
 void Engine::warm_up(const MicroBatch& batch) {
   if (!options_.device) return;
+  std::vector<std::pair<StateTensor, std::vector<std::byte>>> scaling;
+  visit_scaling([&](const StateTensor& state) {
+    std::vector<std::byte> bytes(static_cast<size_t>(state.tensor.bytes()));
+    read_state(state, bytes.data());
+    scaling.emplace_back(state, std::move(bytes));
+  });
   begin_step(0);
   exec_.state.grad_scale = 1.0f / static_cast<float>(options_.tokens);
   exec_.state.z_weight = 0;
@@ -153,6 +160,7 @@ void Engine::warm_up(const MicroBatch& batch) {
     graphs_.add({first, c.segments.uniform});
   }
   begin_step(0);
+  for (const auto& [state, bytes] : scaling) write_state(state, bytes.data());
   options_.device->synchronize();
 }
 
@@ -165,16 +173,16 @@ void Engine::micro_step(const MicroBatch& batch, int64_t valid, double z_weight,
   if (!weights_fresh_) refresh(c);
   weights_fresh_ = true;
   if (!options_.device) {
-    const std::string trouble = decoder_.forward_backward(c, &sums_);
-    if (amax_trouble_.empty()) amax_trouble_ = trouble;
+    decoder_.forward_backward(c, &sums_);
   } else {
-    // Recipes that run on a GPU have no state, so that the host has nothing to do for a captured micro-step.
     const auto work = [&] { decoder_.forward_backward(c, &outputs_->step); };
     const StepVariant variant{micro_steps_ == 0, c.segments.uniform};
-    if (!options_.graphs)
+    exec_.keeps_high = errors != nullptr;
+    if (!options_.graphs || errors)
       work();
     else if (!graphs_.run(*options_.device, variant, work))
       params_.mark_written();
+    exec_.keeps_high = false;
     sums_read_ = false;
   }
   ++micro_steps_;
@@ -248,12 +256,16 @@ void Engine::logits(const MicroBatch& batch, Tensor out) {
   decoder_.logits(c, out);
 }
 
-void Engine::visit_state(const StateVisitor& f) {
-  params_.visit_state(f);
+void Engine::visit_scaling(const StateVisitor& f) {
   for (const Linear* linear : decoder_.linears())
     linear->recipe().visit_state([&](const char* name, Tensor tensor) {
       f({fmt::format("scaling/{}.{}", linear->name(), name), tensor, options_.device});
     });
+}
+
+void Engine::visit_state(const StateVisitor& f) {
+  params_.visit_state(f);
+  visit_scaling(f);
   f({"engine/updates", {&updates_, DType::kI64, {1}}});
   f({"engine/seed", {&exec_.state.seed, DType::kI64, {1}}});
   weights_fresh_ = false;

@@ -59,8 +59,8 @@ class Engine {
   void micro_step(const MicroBatch& batch, int64_t valid, double z_weight, std::vector<TensorError>* errors = nullptr);
   // Of the step so far; a GPU is waited for.
   const LossSums& sums() const;
-  // "" or what amax of this step was not finite.
-  const std::string& amax_trouble() const { return amax_trouble_; }
+  // "" or what amax of this step was not finite. A GPU is waited for.
+  std::string amax_trouble() { return decoder_.scaling().trouble(); }
   // Throws Exit::kNonFinite, naming the first bad gradient, where the norm is not finite; then nothing was updated.
   UpdateResult update(const AdamwSettings& settings);
   // Gradient norm alone.
@@ -96,6 +96,7 @@ class Engine {
   int64_t gpu_scratch_bytes() const;
   StepContext context(const MicroBatch& batch);
   void refresh(StepContext& context);
+  void visit_scaling(const StateVisitor& f);
   AdamwOutcome run_adamw(const AdamwSettings& settings);
   [[noreturn]] void fail_nonfinite(double norm);
 
@@ -109,7 +110,6 @@ class Engine {
   Outputs* outputs_ = nullptr;  // GPU, in its memory
   mutable LossSums sums_;       // on a GPU as last read
   mutable bool sums_read_ = true;
-  std::string amax_trouble_;
   int64_t micro_steps_ = 0;     // of this step
   int64_t updates_ = 0;         // t of AdamW
   bool weights_fresh_ = false;  // quantized weights match the parameters, amax recorded

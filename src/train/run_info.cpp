@@ -12,7 +12,7 @@ namespace {
 
 // How a layer's products run on the device.
 Path path_of(const Linear& linear, const Device* device) {
-  return find_recipe(linear.recipe().info().name).path({.gpu = device != nullptr}).path;
+  return find_recipe(linear.recipe().info().name).path(target_of(device)).path;
 }
 
 Json machine_json(const Exec& exec, const RunSetup& setup) {

@@ -43,8 +43,7 @@ std::optional<StepReport> Trainer::train_step(Loader& loader, std::vector<Tensor
   const StepBatches& batches = *next;
   const int64_t valid = batches.valid_tokens;
   const int64_t every = config.log.quantization_every;
-  // No recipe that runs on a GPU quantizes.
-  const bool measured = !setup_.device && every > 0 && (step == 1 || step == steps || step % every == 0);
+  const bool measured = every > 0 && (step == 1 || step == steps || step % every == 0);
   errors.clear();
   engine_->begin_step(static_cast<uint32_t>(step));
   for (size_t i = 0; i < batches.micro.size(); ++i)
@@ -56,8 +55,8 @@ std::optional<StepReport> Trainer::train_step(Loader& loader, std::vector<Tensor
   bool skipped = false;
   try {
     if (valid > 0 && !std::isfinite(loss)) diagnose(step, loss, batches);
-    if (!engine_->amax_trouble().empty() && progress_.amax_steps++ == 0)
-      tell(Warning{fmt::format("step {}: {}; the scale before it is kept", step, engine_->amax_trouble())});
+    if (const std::string trouble = engine_->amax_trouble(); !trouble.empty() && progress_.amax_steps++ == 0)
+      tell(Warning{fmt::format("step {}: {}; the scale before it is kept", step, trouble)});
     update =
         in_context(fmt::format("step {}: the update was not applied", step), [&] { return engine_->update(settings); });
   } catch (const Error& error) {

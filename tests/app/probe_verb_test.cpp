@@ -149,8 +149,6 @@ TEST_F(Probe, RefusesBadFlags) {
   const Integers ids{"input_ids", {1, 4}, {1, 2, 3, 4}};
   expect_refused(probe("qwen3", {ids}, {"--adamw-steps", "2"}), Exit::kUsage, {"--adamw-steps", "labels"});
   expect_refused(probe("qwen3", {ids}, {"--device", "gpu"}), Exit::kUsage, {"--device: gpu", "cuda:N"});
-  expect_refused(probe("qwen3", {ids}, {"--device", "cuda", "--recipe", "fp8-delayed"}), Exit::kUnavailable,
-                 {"--device: cuda", "recipe fp8-delayed does not run on a GPU"});
   if (std::string absence; device_count(absence) == 0)
     expect_refused(probe("qwen3", {ids}, {"--device", "cuda"}), Exit::kUnavailable, {"--device: cuda: no GPU: "});
   expect_refused(probe("qwen3", {ids}, {"--recipe", "mxfp9"}), Exit::kUsage, {"mxfp9", "mxfp8"});

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/quantize.h"
 #include "tests/gpu/on_device.h"
 
 namespace mantissa {
@@ -84,11 +85,72 @@ TEST_F(GpuActivation, EveryBf16WithinARoundingOfTheCpu) {
   }
 }
 
-TEST_F(GpuActivation, RefusesQuantizedForms) {
-  const OnDevice x(device(), DType::kBF16, {2, 16}), y(device(), DType::kBF16, {2, 8}),
-      codes(device(), DType::kE4M3, {2, 8});
-  Operand quantized{.high = y, .rowwise = {.data = codes}};
-  EXPECT_THROW(swiglu_fwd(exec(), quantized, x), Error);
+// The cast within the op writes the bytes of the op and a cast behind it: codes both ways, scale and raised amax.
+TEST_F(GpuActivation, CastsAsACastBehindIt) {
+  using Op = void (*)(Exec&, Operand&, ConstTensor, ConstTensor);
+  struct Kind {
+    const char* name;
+    int64_t in, out;  // columns of x and of the result for each of F
+    Op op;
+  };
+  const Kind kinds[] = {
+      {"swiglu_fwd", 2, 1, [](Exec& e, Operand& y, ConstTensor, ConstTensor x) { swiglu_fwd(e, y, x); }},
+      {"swiglu_bwd", 2, 2, [](Exec& e, Operand& y, ConstTensor d, ConstTensor x) { swiglu_bwd(e, y, d, x); }},
+      {"gelu_fwd", 1, 1, [](Exec& e, Operand& y, ConstTensor, ConstTensor x) { gelu_fwd(e, y, x); }},
+      {"gelu_bwd", 1, 1, [](Exec& e, Operand& y, ConstTensor d, ConstTensor x) { gelu_bwd(e, y, d, x); }}};
+  for (const auto& [rows, cols] :
+       {std::pair<int64_t, int64_t>{128, 256}, {16, 16}, {272, 176}, {400, 1000}, {1024, 6144}})
+    for (const Kind& kind : kinds)
+      for (const DType element : {DType::kE4M3, DType::kE5M2}) {
+        SCOPED_TRACE(fmt::format("{} [{},{}] {}", kind.name, rows, cols, name_of(element)));
+        const int64_t out = kind.out * cols;
+        std::vector<float> values = random_values(rows * kind.in * cols, 1, 3, false);
+        values[5] = 300, values[7] = -1e-6f;
+        const std::vector<std::byte> x = packed(values, DType::kBF16),
+                                     d = packed(random_values(rows * cols, 2, 1, false), DType::kBF16);
+        const OnDevice gx(device(), ConstTensor(x.data(), DType::kBF16, {rows, kind.in * cols})),
+            gd(device(), ConstTensor(d.data(), DType::kBF16, {rows, cols}));
+        const float scale = 3.7f, zero = 0;
+        const OnDevice given(device(), ConstTensor(&scale, DType::kF32, {1}));
+        struct Result {
+          OnDevice high, row, column, row_scale, column_scale, raised;
+          Result(Device& device, int64_t m, int64_t k, DType e, const float* start)
+              : high(device, DType::kF32, {m, k}),
+                row(device, e, {m, k}),
+                column(device, e, {k, m}),
+                row_scale(device, DType::kF32, {1}),
+                column_scale(device, DType::kF32, {1}),
+                raised(device, ConstTensor(start, DType::kF32, {1})) {}
+        };
+        const auto run = [&](const Result& to, bool behind, bool high_read) {
+          const QuantFormat f{.element = element, .rule = ScaleRule::kGiven, .blocking = Blocking::kTensor};
+          Operand y{.high = to.high, .high_read = high_read};
+          const auto fill = [&] {
+            y.rowwise = {.format = f, .data = to.row, .scale_inv = to.row_scale, .scale = given.as<float>()};
+            y.columnwise = {.format = f, .data = to.column, .scale_inv = to.column_scale, .scale = given.as<float>()};
+            y.rowwise.raised = to.raised.as<float>();
+          };
+          if (!behind) fill();
+          kind.op(exec(), y, gd, gx);
+          if (!behind) return;
+          fill();
+          quantize(exec(), y);
+        };
+        const Result expected(device(), rows, out, element, &zero);
+        run(expected, true, true);
+        for (const bool high_read : {true, false}) {
+          const Result found(device(), rows, out, element, &zero);
+          run(found, false, high_read);
+          EXPECT_EQ(found.row.bytes(), expected.row.bytes());
+          EXPECT_EQ(found.column.bytes(), expected.column.bytes());
+          EXPECT_EQ(found.row_scale.bytes(), expected.row_scale.bytes());
+          EXPECT_EQ(found.column_scale.bytes(), expected.column_scale.bytes());
+          EXPECT_EQ(found.raised.bytes(), expected.raised.bytes());
+          if (high_read) {
+            EXPECT_EQ(found.high.bytes(), expected.high.bytes());
+          }
+        }
+      }
 }
 
 }  // namespace

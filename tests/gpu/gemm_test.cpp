@@ -208,7 +208,8 @@ TEST_F(GpuGemm, RefusesWhatItDoesNotTake) {
   };
   EXPECT_EQ(code_of([&] { gemm(exec(), {.a = GemmSide::plain(a), .b = GemmSide::plain(b), .c = c, .bias = {}}); }),
             Exit::kUnavailable);
-  const Quantized codes;
+  Quantized codes;
+  codes.format = {.rule = ScaleRule::kE8M0, .blocking = Blocking::kRow, .block = 32};
   EXPECT_EQ(code_of([&] {
               gemm(exec(), {.a = GemmSide::quantized(codes), .b = GemmSide::quantized(codes), .c = c, .bias = {}});
             }),

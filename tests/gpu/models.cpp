@@ -45,7 +45,7 @@ MicroBatch Rows::view() const {
 
 std::unique_ptr<Engine> make_engine(const EngineCase& c, Device* device) {
   PrecisionConfig precision;
-  precision.recipe = c.recipe, precision.weights = c.weights;
+  precision.recipe = c.recipe, precision.weights = c.weights, precision.scope = c.scope;
   auto engine = std::make_unique<Engine>(small_model(c.arch, 1000, c.head_dim), precision,
                                          EngineOptions{.tokens = c.tokens,
                                                        .sequence_length = kLength,
@@ -61,6 +61,17 @@ std::unique_ptr<Engine> make_engine(const EngineCase& c, Device* device) {
 }
 
 void copy_state(Engine& to, Engine& from) { testing::restore(to, testing::snapshot_of(from)); }
+
+std::map<std::string, std::vector<float>> scaling_values(Engine& engine) {
+  std::map<std::string, std::vector<float>> all;
+  engine.visit_state([&](const StateTensor& s) {
+    if (!s.name.starts_with("scaling/")) return;
+    std::vector<float>& values = all[s.name];
+    values.resize(static_cast<size_t>(s.tensor.count()));
+    read_state(s, reinterpret_cast<std::byte*>(values.data()));
+  });
+  return all;
+}
 
 double accumulate(Engine& engine, uint32_t step) {
   const Rows rows[] = {packed_rows(1), uniform_rows(2), packed_rows(3)};

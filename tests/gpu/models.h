@@ -1,6 +1,7 @@
 // Small models and micro-batches that the tests of the engine on a GPU share.
 #pragma once
 
+#include <map>
 #include <memory>
 
 #include "tests/gpu/on_device.h"
@@ -31,11 +32,15 @@ struct EngineCase {
   std::string arch = "qwen3", recipe = "bf16", weights = "fp32", state = "auto", recompute = "none";
   bool graphs = true;
   int64_t head_dim = 64, tokens = kTokens, max_segments = 8;
+  std::string scope = "linear";
 };
 std::unique_ptr<Engine> make_engine(const EngineCase& c, Device* device);
 
 // The state of an engine, as `to`, on another device, goes on from: the same case but for the device.
 void copy_state(Engine& to, Engine& from);
+
+// Scales and amax histories of all layers, by name.
+std::map<std::string, std::vector<float>> scaling_values(Engine& engine);
 
 // Losses of each step, gradients of the last one, parameters after it.
 struct Trace {

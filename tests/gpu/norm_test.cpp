@@ -158,13 +158,6 @@ TEST_F(GpuNorm, BackwardAgreesWithTheCpu) {
     }
 }
 
-TEST_F(GpuNorm, RefusesQuantizedForms) {
-  OnDevice x(device(), DType::kBF16, {2, 8}), w(device(), DType::kBF16, {8}), y(device(), DType::kBF16, {2, 8}),
-      rstd(device(), DType::kF32, {2}), codes(device(), DType::kE4M3, {2, 8});
-  Operand quantized{.high = y, .rowwise = {.data = codes}};
-  EXPECT_THROW(rms_norm_fwd(exec(), quantized, rstd, x, w, 1e-6f), Error);
-}
-
 TEST_F(GpuNorm, ScratchBoundIsEnough) {
   const int64_t rows = 2000, cols = 2048;
   Exec small(device());

@@ -1,4 +1,8 @@
 // Verbs on the GPU, in process, beside the CPU's answers.
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
 #include "base/safetensors.h"
 #include "tests/app/verb_run.h"
 #include "tests/gpu/on_device.h"
@@ -46,12 +50,39 @@ TEST_F(GpuVerbs, TrainSaysWhatItRunsOn) {
   EXPECT_NE(read_text(folder / "run/report.html").find(info().name), std::string::npos);
 }
 
-TEST_F(GpuVerbs, QuantizedRecipesAreRefusedOrTakeTheCpu) {
-  const std::vector<std::string> quantized = {"--precision.recipe=mxfp8"};
-  expect_refused(train(quantized), Exit::kUnavailable, {"device.name: cuda", "recipe mxfp8"});
-  const VerbResult r = train({"--precision.recipe=mxfp8", "--device.name=auto"});
-  ASSERT_EQ(r.code, 0) << r.err;
-  EXPECT_NE(r.out.find("device    cpu: a GPU is there, but recipe mxfp8"), std::string::npos) << r.out;
+// Quantization errors of a run's first step, by layer and tensor: those of a CPU but for activations' roundings.
+void expect_same_errors(const std::string& gpu, const std::string& cpu) {
+  const auto errors_of = [](const std::string& dir) {
+    std::map<std::string, Json> errors;
+    std::istringstream lines(read_text(dir + "/metrics.jsonl"));
+    for (std::string line; std::getline(lines, line);)
+      if (const Json json = Json::parse(line); json.contains("quantization") && json["step"] == 1)
+        for (const Json& error : json["quantization"])
+          errors[error["layer"].get<std::string>() + " " + error["tensor"].get<std::string>()] = error;
+    return errors;
+  };
+  const auto there = errors_of(gpu), here = errors_of(cpu);
+  EXPECT_FALSE(here.empty());
+  ASSERT_EQ(there.size(), here.size());
+  for (const auto& [name, error] : here) {
+    const Json& found = there.at(name);
+    EXPECT_NEAR(found["snr_db"].get<double>(), error["snr_db"].get<double>(), 0.3) << name;
+    EXPECT_NEAR(found["amax"].get<double>() / error["amax"].get<double>(), 1, 0.05) << name;
+  }
+}
+
+TEST_F(GpuVerbs, QuantizedRecipesTrain) {
+  for (const std::string recipe : {"fp8-delayed", "fp8-blockwise", "mxfp8"}) {
+    const std::string key = "--precision.recipe=" + recipe, dir = folder / recipe,
+                      measured = "--log.quantization_every=2";
+    const VerbResult r = train({key, measured, "--device.name=auto", "--run.dir=" + dir});
+    ASSERT_EQ(r.code, 0) << r.err;
+    EXPECT_NE(r.out.find("device    " + info().name), std::string::npos) << r.out;
+    EXPECT_NE(r.out.find(recipe == "mxfp8" ? "emulated" : "native"), std::string::npos) << r.out;
+    ASSERT_EQ(train({key, measured, "--device.name=cpu", "--run.dir=" + dir + "-cpu"}).code, 0);
+    EXPECT_NEAR(loss_of(dir) / loss_of(dir + "-cpu"), 1, 2e-2) << recipe;
+    expect_same_errors(dir, dir + "-cpu");
+  }
   expect_refused(train({"--device.name=cuda:63", "--run.dir=" + (folder / "other")}), Exit::kUnavailable, {"63"});
 }
 

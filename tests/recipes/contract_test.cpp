@@ -161,7 +161,7 @@ TEST_P(Contract, ReplayIsBitwiseEqual) {
     run.forward();
     const auto y = raw(run.y);
     const auto codes = run.x.rowwise ? raw(run.x.rowwise.data) : y;
-    EXPECT_EQ(run.recipe->end_forward(), "");
+    EXPECT_EQ(run.end_forward(), "");
     const auto state = run.state_bytes();
     if (run.x.rowwise) std::memset(run.x.rowwise.data.data, 0, static_cast<size_t>(run.x.rowwise.data.bytes()));
     run.exec.pass = Pass::kReplay;
@@ -171,7 +171,7 @@ TEST_P(Contract, ReplayIsBitwiseEqual) {
     EXPECT_TRUE(state == run.state_bytes()) << "step " << step;
     run.exec.pass = Pass::kForward;
     run.backward();
-    EXPECT_EQ(run.recipe->end_backward(), "");
+    EXPECT_EQ(run.end_backward(), "");
   }
 }
 
@@ -194,9 +194,9 @@ TEST_P(Contract, EvaluationLeavesNoTrace) {
       fill(run, step);
       run.recipe->refresh_weight(run.exec, run.w);
       run.forward();
-      run.recipe->end_forward();
+      run.end_forward();
       run.backward();
-      run.recipe->end_backward();
+      run.end_backward();
     }
     for (const auto& bytes : {raw(run.y), raw(run.dx), raw(run.dw)})
       results[evaluates].insert(results[evaluates].end(), bytes.begin(), bytes.end());
@@ -211,8 +211,9 @@ TEST_P(Contract, SaysWhatItIs) {
   EXPECT_EQ(entry.full_precision(), entry.bits == 32);
   EXPECT_STREQ(name_of(entry.path({}).path), entry.quantizes() ? "emulated" : "native");
   // Every path has a word, every refusal a reason.
-  for (const bool gpu : {false, true}) {
-    const RecipePath path = entry.path({.gpu = gpu});
+  for (const RecipeTarget& target : {RecipeTarget{}, RecipeTarget{.gpu = true, .sm = 80}, RecipeTarget{.gpu = true},
+                                     RecipeTarget{.gpu = true, .sm = 100}}) {
+    const RecipePath path = entry.path(target);
     EXPECT_EQ(path.path == Path::kRefused, std::string(path.refusal) != "");
   }
   EXPECT_STREQ(plain_recipe(true).name, "fp32");

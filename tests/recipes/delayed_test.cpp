@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "recipes/fp8_delayed/scaling.h"
+#include "ops/delayed_scaling.h"
 #include "tests/recipes/linear_run.h"
 
 namespace mantissa::test {
@@ -14,15 +14,38 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
+struct Rule {
+  int64_t history_len = 1024;
+  bool most_recent = false;
+};
+
+// An update of a slot with this scale; the scale after it.
+float update(float scale, float* history, int64_t stride, const Rule& rule) {
+  Exec exec;
+  float next = -1;
+  uint32_t fault = 0;
+  DelayedSlot slot{.scale = &scale,
+                   .next = &next,
+                   .history = history,
+                   .length = rule.history_len,
+                   .stride = stride,
+                   .most_recent = rule.most_recent};
+  const float before = scale;
+  update_scales(exec, {&slot, 1, &fault}, 0, 1);
+  EXPECT_EQ(scale, before) << "casts read a scale before it is published";
+  publish_scales(exec, {&slot, 1, &fault});
+  return scale;
+}
+
 // One slot: scales after each amax of a stream.
 struct Slot {
-  DelayedRule rule;
+  Rule rule;
   std::vector<float> history = std::vector<float>(static_cast<size_t>(rule.history_len));
   float scale = 1;
 
   float step(float amax) {
     history[0] = amax;
-    return scale = update_delayed_scale(scale, history.data(), 1, rule);
+    return scale = update(scale, history.data(), 1, rule);
   }
 };
 
@@ -92,7 +115,7 @@ TEST(DelayedScale, TinyAmaxTakesTheLargestFloat) {
 
 TEST(DelayedScale, ReadsAColumnOfTheHistory) {
   float history[] = {3, 100, 0, 100, 7, 100};  // [3, 2]
-  EXPECT_EQ(update_delayed_scale(1, history, 2, {.history_len = 3}), 64);
+  EXPECT_EQ(update(1, history, 2, {.history_len = 3}), 64);
   EXPECT_EQ(history[0], 0);
   EXPECT_EQ(history[2], 7);
   EXPECT_EQ(history[4], 3);
@@ -127,13 +150,13 @@ TEST_F(DelayedLayer, StateMovesOncePerMicroBatchAndTheWeightOnceAStep) {
   run.forward();
   EXPECT_EQ(history_fwd(0, 0), 2);
   EXPECT_EQ(history_fwd(0, 1), 4);
-  EXPECT_EQ(run.recipe->end_forward(), "");
+  EXPECT_EQ(run.end_forward(), "");
   EXPECT_EQ(history_fwd(0, 0), 0);
   EXPECT_EQ(history_fwd(3, 0), 2);
   EXPECT_EQ(*run.x.rowwise.scale, 1) << "casts before end_backward() read the forward's scale";
   run.backward();
   EXPECT_EQ(history_bwd(0), 7);
-  EXPECT_EQ(run.recipe->end_backward(), "");
+  EXPECT_EQ(run.end_backward(), "");
   EXPECT_EQ(*run.x.rowwise.scale, 224);
   EXPECT_EQ(scale_fwd(1), 112);
   EXPECT_EQ(*run.dy.rowwise.scale, 8192);
@@ -141,9 +164,9 @@ TEST_F(DelayedLayer, StateMovesOncePerMicroBatchAndTheWeightOnceAStep) {
   // The second micro-batch reuses the weight's copy: its slot stays.
   fill(4, 1, 14);
   run.forward();
-  run.recipe->end_forward();
+  run.end_forward();
   run.backward();
-  run.recipe->end_backward();
+  run.end_backward();
   EXPECT_EQ(scale_fwd(0), 112);
   EXPECT_EQ(scale_fwd(1), 112);
   EXPECT_EQ(history_fwd(3, 1), 4);
@@ -155,8 +178,8 @@ TEST_F(DelayedLayer, BackwardLeftOut) {
   fill(2, 4, 7);
   run.recipe->refresh_weight(run.exec, run.w);
   run.forward();
-  run.recipe->end_forward();
-  run.recipe->end_backward();
+  run.end_forward();
+  run.end_backward();
   EXPECT_EQ(scale_fwd(0), 224);
   EXPECT_EQ(scale_bwd(), 1);
 }
@@ -167,9 +190,9 @@ TEST_F(DelayedLayer, NonFiniteAmaxIsNamedAndKeepsTheScale) {
   run.dy.high.as<bf16>()[5] = to_bf16(-kInf);
   run.recipe->refresh_weight(run.exec, run.w);
   run.forward();
-  EXPECT_EQ(run.recipe->end_forward(), "layers.0.mlp.down_proj input: amax is inf, scale 1 -> 1");
+  EXPECT_EQ(run.end_forward(), "layers.0.mlp.down_proj input: amax is inf, scale 1 -> 1");
   run.backward();
-  EXPECT_EQ(run.recipe->end_backward(), "layers.0.mlp.down_proj grad: amax is inf, scale 1 -> 1");
+  EXPECT_EQ(run.end_backward(), "layers.0.mlp.down_proj grad: amax is inf, scale 1 -> 1");
   EXPECT_EQ(scale_fwd(0), 1);
   EXPECT_EQ(scale_fwd(1), 112);
 }
@@ -180,8 +203,8 @@ TEST_F(DelayedLayer, MarginLowersScales) {
   store(margin.w, std::vector<float>(32 * 64, 2.0f));
   margin.recipe->refresh_weight(margin.exec, margin.w);
   margin.forward();
-  margin.recipe->end_forward();
-  margin.recipe->end_backward();
+  margin.end_forward();
+  margin.end_backward();
   EXPECT_EQ(*margin.x.rowwise.scale, 28);
 }
 

@@ -8,6 +8,7 @@
 #include "numerics/bf16.h"
 #include "ops/quantize.h"
 #include "recipes/recipe.h"
+#include "recipes/scaling_state.h"
 
 namespace mantissa::test {
 
@@ -52,8 +53,10 @@ class LinearRun {
  public:
   LinearRun(const RecipeEntry& entry, const RecipeOptions& options, const LinearSizes& sizes, DType dw_dtype)
       : recipe(entry.make(options, {.name = "layers.0.mlp.down_proj", .n = sizes.n, .k = sizes.k, .tensor_id = 12})) {
+    scaling_.add("layers.0.mlp.down_proj", *recipe);
     arena_.build([&](Arena& arena) {
       recipe->allocate(arena);
+      scaling_.allocate(arena);
       w = arena.tensor("w", entry.compute, {sizes.n, sizes.k});
       x = arena.operand("x", recipe->input_spec(Producer::kPlain), sizes.m, sizes.k);
       x.high = arena.tensor("x", entry.compute, {sizes.m, sizes.k});
@@ -65,6 +68,8 @@ class LinearRun {
       dx = arena.tensor("dx", entry.compute, {sizes.m, sizes.k});
       dw = arena.tensor("dw", dw_dtype, {sizes.n, sizes.k});
     });
+    scaling_.fill_table(nullptr);
+    scaling_.start();
     exec.state.seed = 7;
   }
 
@@ -76,6 +81,17 @@ class LinearRun {
     if (dy.rowwise) quantize(exec, dy);
     recipe->dgrad(exec, dx, dy);
     recipe->wgrad(exec, dw, dy, x, beta);
+  }
+  // The state moves; what amax was not finite.
+  std::string end_forward() {
+    scaling_.forget_trouble();
+    scaling_.end_forward(exec);
+    return scaling_.trouble();
+  }
+  std::string end_backward() {
+    scaling_.forget_trouble();
+    scaling_.end_backward(exec);
+    return scaling_.trouble();
   }
   std::vector<std::pair<std::string, Tensor>> state() const {
     std::vector<std::pair<std::string, Tensor>> all;
@@ -95,6 +111,7 @@ class LinearRun {
 
  private:
   Arena arena_;
+  ScalingState scaling_;
 };
 
 }  // namespace mantissa::test

@@ -71,9 +71,9 @@ TEST(Producers, HandOverWhatTransformerEngineQuantizes) {
 }
 
 TEST(Dimensions, AreRefusedByLayerName) {
-  const auto check = [](const char* recipe, int64_t m, int64_t n, int64_t k) {
+  const auto check = [](const char* recipe, int64_t m, int64_t n, int64_t k, const RecipeTarget& on = {}) {
     return message_of(
-        [&] { find_recipe(recipe).check({.name = "layers.0.mlp.down_proj", .n = n, .k = k, .tensor_id = 0}, m); });
+        [&] { find_recipe(recipe).check({.name = "layers.0.mlp.down_proj", .n = n, .k = k, .tensor_id = 0}, m, on); });
   };
   EXPECT_EQ(check("nvfp4", 64, 64, 100),
             "nvfp4: layers.0.mlp.down_proj has in_features 100, expected a multiple of 16; give it recipe bf16 in "
@@ -89,6 +89,11 @@ TEST(Dimensions, AreRefusedByLayerName) {
     EXPECT_NE(check(recipe, 8, 8, 24).find("in_features 24, expected a multiple of 16"), std::string::npos);
     EXPECT_NE(check(recipe, 8, 12, 16).find("out_features 12, expected a multiple of 8"), std::string::npos);
     EXPECT_NE(check(recipe, 12, 8, 16).find("gets 12 tokens"), std::string::npos);
+    // A GPU contracts along each of the three.
+    const RecipeTarget gpu{.gpu = true};
+    EXPECT_EQ(check(recipe, 16, 16, 16, gpu), "no error");
+    EXPECT_NE(check(recipe, 16, 24, 16, gpu).find("out_features 24, expected a multiple of 16"), std::string::npos);
+    EXPECT_NE(check(recipe, 24, 16, 16, gpu).find("gets 24 tokens"), std::string::npos);
   }
   EXPECT_EQ(check("mxfp8", 32, 32, 32), "no error");
   EXPECT_EQ(check("nvfp4", 16, 16, 16), "no error");

@@ -65,9 +65,9 @@ class TeLinear : public testing::Test {
       read(run.dy.high, "g" + t);
       run.recipe->refresh_weight(run.exec, run.w);
       run.forward();
-      run.recipe->end_forward();
+      run.end_forward();
       run.backward();
-      run.recipe->end_backward();
+      run.end_backward();
       expect_near(at + "y", run.y);
       expect_near(at + "dx", run.dx);
       expect_near(at + "dw", run.dw);

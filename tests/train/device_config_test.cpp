@@ -42,18 +42,17 @@ TEST(DeviceConfig, TheCpuIsTakenWhereItIsNamed) {
   EXPECT_EQ(chosen.text, "cpu: as device.name says");
 }
 
-TEST(DeviceConfig, QuantizedRecipesKeepToTheCpu) {
-  for (const char* recipe : {"fp8-delayed", "fp8-tensorwise", "fp8-blockwise", "mxfp8", "nvfp4"}) {
-    const std::string message = error_of(Exit::kUnavailable, [&] {
-      choose_device({.name = "cuda"}, {"bf16", recipe});
-    });
-    EXPECT_NE(message.find(std::string("recipe ") + recipe), std::string::npos) << message;
-    const ChosenDevice chosen = choose_device({}, {"bf16", recipe});
-    EXPECT_EQ(chosen.gpu, nullptr);
-    EXPECT_NE(chosen.text.find(gpu_here() ? recipe : "no GPU: "), std::string::npos) << chosen.text;
+TEST(DeviceConfig, RecipesSayWhichGpuTheyWant) {
+  for (const RecipeEntry& entry : recipe_table()) EXPECT_EQ(gpu_refusal(entry.name), "") << "on a Hopper";
+  const RecipeTarget ampere{.gpu = true, .sm = 80}, blackwell{.gpu = true, .sm = 100};
+  for (const char* recipe : {"fp8-delayed", "fp8-tensorwise"}) {
+    EXPECT_EQ(gpu_refusal(recipe, ampere),
+              std::string("recipe ") + recipe + " wants a GPU of compute capability 8.9 or later");
+    EXPECT_EQ(gpu_refusal(recipe, blackwell), "");
   }
-  EXPECT_EQ(gpu_refusal("bf16"), "");
-  EXPECT_EQ(gpu_refusal("fp32"), "");
+  EXPECT_EQ(gpu_refusal("fp8-blockwise", blackwell), "recipe fp8-blockwise wants a GPU of compute capability 9.0");
+  for (const char* recipe : {"bf16", "fp32", "mxfp8", "nvfp4"})
+    for (const RecipeTarget& target : {ampere, blackwell}) EXPECT_EQ(gpu_refusal(recipe, target), "") << recipe;
 }
 
 TEST(DeviceConfig, WithoutAGpuTheReasonIsSaid) {

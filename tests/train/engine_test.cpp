@@ -58,7 +58,6 @@ TEST(GpuPlan, EightBitMomentsTakeAByteAndAScaleABlock) {
   EXPECT_NEAR(static_cast<double>(engine.plan().of("optimizer")), wanted, n * 4 * 256);
 }
 
-// A GPU itself refuses what is quantized (choose_device()); a plan of one does not.
 TEST(GpuPlan, TakesEveryRecipe) {
   for (const RecipeEntry& recipe : recipe_table()) {
     PrecisionConfig precision;

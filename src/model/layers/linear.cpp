@@ -24,6 +24,17 @@ Operand make_operand(const OperandSpec& spec, int64_t m, int64_t k, DType dtype,
   return x;
 }
 
+// The scale that a cast was given; 0: none was.
+double scale_of(const Exec& exec, const Quantized& form) {
+  if (!form.scale) return 0;
+  float scale = 0;
+  if (exec.device())
+    exec.device()->copy_out(&scale, form.scale, sizeof scale);
+  else
+    scale = *form.scale;
+  return scale;
+}
+
 }  // namespace
 
 void check_finite(const StepContext& context, ConstTensor x, std::string_view owner, std::string_view tensor) {
@@ -39,6 +50,7 @@ Operand Linear::make_input(Producer producer, int64_t m, DType dtype, Allocator&
                            Tensor high) const {
   Operand x = make_operand(recipe_->input_spec(producer), m, site_.k, dtype, kept, shared, high);
   x.tensor_id = site_.tensor_id;
+  x.high_read = !x.rowwise && !x.columnwise;
   recipe_->bind_input(x);
   return x;
 }
@@ -46,6 +58,7 @@ Operand Linear::make_input(Producer producer, int64_t m, DType dtype, Allocator&
 Operand Linear::make_grad(Producer producer, int64_t m, DType dtype, Allocator& shared, Tensor high) const {
   Operand dy = make_operand(recipe_->grad_spec(producer), m, site_.n, dtype, shared, shared, high);
   dy.tensor_id = site_.tensor_id + 2;
+  dy.high_read = bias_ >= 0 || (!dy.rowwise && !dy.columnwise);
   recipe_->bind_grad(dy);
   return dy;
 }
@@ -56,8 +69,8 @@ void Linear::refresh_weight(StepContext& context) {
   const Quantized* form = recipe_->weight_form();
   if (context.errors && form) {
     const QuantError e = quantization_error(context.exec, *form, false, w);
-    context.errors->push_back({site_.name, "weight", form->amax ? *form->amax : 0.0, form->scale ? *form->scale : 0.0,
-                               e.snr_db(), e.saturated_share(), e.flushed_share()});
+    context.errors->push_back({site_.name, "weight", e.amax, scale_of(context.exec, *form), e.snr_db(),
+                               e.saturated_share(), e.flushed_share()});
   }
 }
 
@@ -66,8 +79,8 @@ void Linear::measure(StepContext& context, const Operand& x, const char* tensor)
   const Quantized& form = x.rowwise ? x.rowwise : x.columnwise;
   if (!form) return;
   const QuantError e = quantization_error(context.exec, form, !x.rowwise, x.high);
-  context.errors->push_back({site_.name, tensor, form.amax ? *form.amax : 0.0, form.scale ? *form.scale : 0.0,
-                             e.snr_db(), e.saturated_share(), e.flushed_share()});
+  context.errors->push_back(
+      {site_.name, tensor, e.amax, scale_of(context.exec, form), e.snr_db(), e.saturated_share(), e.flushed_share()});
 }
 
 void Linear::forward(StepContext& context, Tensor y, const Operand& x) const {

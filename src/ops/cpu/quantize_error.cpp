@@ -78,12 +78,15 @@ void load_source(const QuantizedView& q, bool columnwise, const T* x, int64_t ro
 
 void add_errors(const float* x, const float* y, const uint8_t* codes, int n, DType element, QuantError& error) {
   double signal = 0, noise = 0;
+  float amax = error.amax;
   int64_t saturated = 0, flushed = 0;
-#pragma omp simd reduction(+ : signal, noise, saturated, flushed)
+#pragma omp simd reduction(+ : signal, noise, saturated, flushed) reduction(max : amax)
   for (int i = 0; i < n; ++i) {
     const double value = x[i], difference = value - static_cast<double>(y[i]);
     signal += value * value;
     noise += difference * difference;
+    const float magnitude = x[i] < 0 ? -x[i] : x[i];
+    amax = amax < magnitude ? magnitude : amax;
     saturated += is_saturated(element, codes[i], x[i], y[i]) ? 1 : 0;
     flushed += is_flushed(x[i], y[i]) ? 1 : 0;
   }
@@ -92,6 +95,7 @@ void add_errors(const float* x, const float* y, const uint8_t* codes, int n, DTy
   error.saturated += saturated;
   error.flushed += flushed;
   error.count += n;
+  error.amax = amax;
 }
 
 }  // namespace

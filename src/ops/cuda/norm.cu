@@ -369,7 +369,7 @@ void with_groups(int groups, F&& f) {
 template <bool kLayerNorm>
 void norm_fwd(const char* op, Exec& exec, const Operand& y, Tensor mean, Tensor rstd, Tensor h, ConstTensor x,
               ConstTensor r, ConstTensor weight, ConstTensor bias, float eps) {
-  start_operand(op, exec, y);
+  start_operand(exec, y);
   FwdArgs args{.rows = x.dim(0),
                .cols = static_cast<int>(x.dim(1)),
                .inverse = 1.0f / static_cast<float>(x.dim(1)),

@@ -7,6 +7,7 @@
 #include "ops/adamw.h"
 #include "ops/attention.h"
 #include "ops/cached_attention.h"
+#include "ops/delayed_scaling.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
 #include "ops/gemm.h"
@@ -45,6 +46,8 @@
   OP(quantize_form)                                                                                                    \
   OP(dequantize)                                                                                                       \
   OP(quantization_error)                                                                                               \
+  OP(update_scales)                                                                                                    \
+  OP(publish_scales)                                                                                                   \
   OP(rope_fwd)                                                                                                         \
   OP(rope_bwd)                                                                                                         \
   OP(qk_norm_rope_fwd)                                                                                                 \

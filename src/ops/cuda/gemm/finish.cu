@@ -1,3 +1,4 @@
+#include "numerics/block_scale.h"
 #include "ops/cuda/common/vec.cuh"
 #include "ops/cuda/gemm/finish.h"
 #include "ops/cuda/launch.cuh"
@@ -27,7 +28,16 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+__global__ void nvfp4_alpha_kernel(float* alpha, const float* amax_a, const float* amax_b, float beta) {
+  alpha[0] = *amax_a * *amax_b * kNvfp4Factor;
+  alpha[1] = beta;
+}
+
 }  // namespace
+
+void nvfp4_alpha(CudaDevice& device, float* alpha, const float* amax_a, const float* amax_b, float beta) {
+  launch(device, {.blocks = 1, .threads = 1}, nvfp4_alpha_kernel, alpha, amax_a, amax_b, beta);
+}
 
 void copy_bias(CudaDevice& device, Tensor to, ConstTensor from) {
   const int64_t n = to.count();

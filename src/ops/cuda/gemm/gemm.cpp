@@ -10,19 +10,27 @@
 namespace mantissa::cuda {
 namespace {
 
-// The shared scratch: the library's workspace, a product in F32, a bias in c's dtype. Behind it lies what other ops
-// need; a search writes there.
-constexpr int64_t kBiasBytes = int64_t{1} << 20;
-constexpr int64_t kProductBytes = kGemmScratchBytes - kGemmWorkspaceBytes - kBiasBytes;
+// The shared scratch: the library's workspace, a product in F32, a factor of a product, a bias in c's dtype. Behind it
+// lies what other ops need; a search writes there.
+constexpr int64_t kBiasBytes = int64_t{1} << 20, kAlphaBytes = 256;
+constexpr int64_t kProductBytes = kGemmScratchBytes - kGemmWorkspaceBytes - kAlphaBytes - kBiasBytes;
 static_assert(kProductBytes > 0);
 
 bool has_bias(const GemmDesc& d) { return static_cast<bool>(d.bias); }
+
+bool is_codes(const GemmSide& side) { return side.scale && !side.scale->format.values; }
+
+// NVFP4 values lack their tensors' scales.
+bool has_alpha(const GemmDesc& d) {
+  return d.a.scale && d.a.scale->format.values && d.a.scale->format.rule == ScaleRule::kNvfp4;
+}
 
 GemmKey key_of(const GemmDesc& d) {
   GemmKey key;
   key.a_transposed = d.a.transposed, key.b_transposed = d.b.transposed;
   key.a = d.a.data.dtype, key.b = d.b.data.dtype, key.out = d.c.dtype;
-  key.a_scale = scale_of(d.a), key.b_scale = scale_of(d.b);
+  if (is_codes(d.a)) key.a_scale = scale_of(d.a), key.b_scale = scale_of(d.b);
+  key.alpha = has_alpha(d);
   key.fast = d.fast_accumulation && key.a_scale == GemmScale::kTensor && key.b_scale == GemmScale::kTensor;
   key.bias = has_bias(d), key.accumulate = d.beta != 0;
   key.m = d.c.rows(), key.n = d.c.cols(), key.k = d.a.transposed ? d.a.data.rows() : d.a.data.cols();
@@ -50,6 +58,14 @@ const void* ready_bias(Exec& exec, const GemmDesc& d, std::byte* room) {
         kBiasBytes);
   copy_bias(device_of(exec), bias, d.bias);
   return bias.data;
+}
+
+// The factor of the product, then that of c.
+const float* ready_alpha(Exec& exec, const GemmDesc& d, std::byte* room) {
+  if (!has_alpha(d)) return nullptr;
+  auto* alpha = reinterpret_cast<float*>(room);
+  nvfp4_alpha(device_of(exec), alpha, d.a.scale->amax, d.b.scale->amax, d.beta);
+  return alpha;
 }
 
 // c BF16 of F32 sides: rows of the product in F32 scratch, then rounded into c.
@@ -91,8 +107,11 @@ void gemm(Exec& exec, const GemmDesc& desc) {
   if (!fits_one_call(desc)) return multiply_through_scratch(exec, desc, scratch, room);
   const GemmAddresses at{.a = desc.a.data.data,
                          .b = desc.b.data.data,
+                         .a_scale = is_codes(desc.a) ? desc.a.scale->scale_inv.data : nullptr,
+                         .b_scale = is_codes(desc.b) ? desc.b.scale->scale_inv.data : nullptr,
                          .c = desc.c.data,
                          .bias = ready_bias(exec, desc, scratch + kGemmScratchBytes - kBiasBytes),
+                         .alpha = ready_alpha(exec, desc, scratch + kGemmScratchBytes - kBiasBytes - kAlphaBytes),
                          .workspace = scratch};
   gemms_of(device_of(exec)).multiply(key_of(desc), at, room);
 }

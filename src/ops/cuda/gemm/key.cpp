@@ -47,7 +47,7 @@ bool holds_together(const GemmKey& key) {
       (key.b_scale != GemmScale::kNone) != codes)
     return false;
   const bool one_scale = key.a_scale == GemmScale::kTensor && key.b_scale == GemmScale::kTensor;
-  if (key.fast && !one_scale) return false;
+  if ((key.fast && !one_scale) || (key.alpha && codes)) return false;
   return codes ? !key.a_transposed && !key.b_transposed : key.a == key.b;
 }
 
@@ -69,7 +69,7 @@ size_t GemmKeyHash::operator()(const GemmKey& key) const {
                          static_cast<uint64_t>(key.out) << 12 | static_cast<uint64_t>(key.fast) << 16 |
                          static_cast<uint64_t>(key.align_a) << 20 | static_cast<uint64_t>(key.align_b) << 28 |
                          static_cast<uint64_t>(key.align_c) << 36 | static_cast<uint64_t>(key.a_scale) << 44 |
-                         static_cast<uint64_t>(key.b_scale) << 48;
+                         static_cast<uint64_t>(key.b_scale) << 48 | static_cast<uint64_t>(key.alpha) << 52;
   uint64_t hash = 0;
   for (const uint64_t part : {flags, static_cast<uint64_t>(key.m), static_cast<uint64_t>(key.n),
                               static_cast<uint64_t>(key.k), static_cast<uint64_t>(key.a_stride)}) {
@@ -94,6 +94,7 @@ std::string words_of(const GemmKey& key) {
   if (key.fast) words += " fast";
   if (key.bias) words += " bias";
   if (key.accumulate) words += " accumulate";
+  if (key.alpha) words += " alpha";
   if (key.a_stride != key.dense_stride()) words += fmt::format(" stride {}", key.a_stride);
   if (key.align_a != kGemmAlignment || key.align_b != kGemmAlignment || key.align_c != kGemmAlignment)
     words += fmt::format(" aligned {} {} {}", key.align_a, key.align_b, key.align_c);
@@ -123,6 +124,7 @@ std::optional<GemmKey> parse_gemm_key(std::string_view words) {
   if (at < w.size() && w[at] == "fast") key.fast = true, ++at;
   if (at < w.size() && w[at] == "bias") key.bias = true, ++at;
   if (at < w.size() && w[at] == "accumulate") key.accumulate = true, ++at;
+  if (at < w.size() && w[at] == "alpha") key.alpha = true, ++at;
   if (at + 1 < w.size() && w[at] == "stride") {
     if (!parse_count(w[at + 1], key.a_stride)) return std::nullopt;
     at += 2;

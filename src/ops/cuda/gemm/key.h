@@ -22,6 +22,7 @@ struct GemmKey {
   bool fast = false;                                                 // sums may keep fewer bits than FP32 has
   bool bias = false;                                                 // of `out`'s dtype
   bool accumulate = false;
+  bool alpha = false;  // a factor of the product, read in the device's memory
   int64_t m = 0, n = 0, k = 0;
   int64_t a_stride = 0;  // elements from one stored row of a to the next
   int align_a = kGemmAlignment, align_b = kGemmAlignment, align_c = kGemmAlignment;  // bytes, a power of two
@@ -38,8 +39,8 @@ struct GemmKeyHash {
 // The greatest power of two up to kGemmAlignment that divides the address.
 int alignment_of(const void* p);
 
-// "LAYOUT A[,B] MxNxK to OUT [scaled A B] [fast] [bias] [accumulate] [stride N] [aligned A B C]"; LAYOUT is fprop
-// (neither side transposed), dgrad (b), wgrad (both) or left (a); B is named where it is not A's dtype.
+// "LAYOUT A[,B] MxNxK to OUT [scaled A B] [fast] [bias] [accumulate] [alpha] [stride N] [aligned A B C]"; LAYOUT is
+// fprop (neither side transposed), dgrad (b), wgrad (both) or left (a); B is named where it is not A's dtype.
 std::string words_of(const GemmKey& key);
 std::optional<GemmKey> parse_gemm_key(std::string_view words);
 

@@ -100,6 +100,7 @@ Product::Product(cublasLtHandle_t handle, const GemmKey& key)
       scaled_(key.a_scale != GemmScale::kNone),
       bias_(key.bias),
       accumulate_(key.accumulate),
+      alpha_(key.alpha),
       a_(make_layout(a_type_, key.a_transposed ? key.k : key.m, key.a_transposed ? key.m : key.k, key.a_stride)),
       b_(make_layout(b_type_, key.b_transposed ? key.k : key.n, key.b_transposed ? key.n : key.k,
                      key.b_transposed ? key.n : key.k)),
@@ -118,6 +119,7 @@ Product::Product(cublasLtHandle_t handle, const GemmKey& key)
     set(description, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, reinterpret_cast<const void*>(uintptr_t{256}));
     set(description, CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{key.fast});
   }
+  if (alpha_) set(description, CUBLASLT_MATMUL_DESC_POINTER_MODE, CUBLASLT_POINTER_MODE_DEVICE);
   if (bias_) {
     set(description, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(description, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, out_);
@@ -167,9 +169,10 @@ cublasStatus_t Product::enqueue(const cublasLtMatmulAlgo_t& algorithm, const Gem
     set(description_.get(), CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, at.b_scale);
     set(description_.get(), CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, at.a_scale);
   }
-  return cublasLtMatmul(handle_, description_.get(), &kOne, at.b, b_.get(), at.a, a_.get(),
-                        accumulate_ ? &kOne : &kZero, at.c, c_.get(), at.c, c_.get(), &algorithm, at.workspace,
-                        static_cast<size_t>(kGemmWorkspaceBytes), stream);
+  const float* const alpha = alpha_ ? at.alpha : &kOne;
+  const float* const beta = alpha_ ? at.alpha + 1 : accumulate_ ? &kOne : &kZero;
+  return cublasLtMatmul(handle_, description_.get(), alpha, at.b, b_.get(), at.a, a_.get(), beta, at.c, c_.get(), at.c,
+                        c_.get(), &algorithm, at.workspace, static_cast<size_t>(kGemmWorkspaceBytes), stream);
 }
 
 }  // namespace mantissa::cuda

@@ -40,7 +40,8 @@ struct GemmAddresses {
   const void *a_scale = nullptr, *b_scale = nullptr;  // of codes: what dequantization multiplies by
   void* c = nullptr;
   const void* bias = nullptr;
-  void* workspace = nullptr;  // kGemmWorkspaceBytes
+  const float* alpha = nullptr;  // GemmKey::alpha: the factor, then what c is multiplied by (0 or 1)
+  void* workspace = nullptr;     // kGemmWorkspaceBytes
 };
 
 class Product {
@@ -61,7 +62,7 @@ class Product {
 
   cublasLtHandle_t handle_;
   cudaDataType_t a_type_, b_type_, out_;
-  bool scaled_, bias_, accumulate_;
+  bool scaled_, bias_, accumulate_, alpha_;
   Description description_;
   Layout a_, b_, c_;
   Preference preference_;

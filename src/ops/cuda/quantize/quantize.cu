@@ -1,5 +1,5 @@
-// Casts from numerics/ itself, byte for byte those of the CPU: what every fused cast is held to. A block casts one
-// panel of 128 x 128, in groups of 16 elements: every block size is a multiple of one.
+// Casts from numerics/ itself, byte for byte those of the CPU, of every form: what every faster cast is held to. A
+// block casts one panel of 128 x 128, in groups of 16 elements: every block size is a multiple of one.
 #include "ops/quantize.h"
 
 #include <algorithm>
@@ -7,8 +7,11 @@
 
 #include "base/philox.h"
 #include "numerics/hadamard.h"
+#include "ops/cuda/common/reduce.cuh"
 #include "ops/cuda/common/vec.cuh"
 #include "ops/cuda/launch.cuh"
+#include "ops/cuda/quantize/fp8_cast.h"
+#include "ops/cuda/quantize/values_cast.h"
 #include "ops/quantized_value.h"
 
 namespace mantissa::cuda {
@@ -31,7 +34,7 @@ struct Form {
   void* scale_inv;
   const float* scale;  // kGiven
   const float* amax;   // of the tensor, where the scale comes from it
-  float* raised;       // amax of the tensor, raised by this cast: the scales do not wait for it
+  float* raised[2];    // raised to the amax of the tensor by this cast: the scales do not wait for it
   uint32_t tensor;     // of the random stream
   DrawForm draws;
 };
@@ -51,6 +54,7 @@ struct Panel {
   alignas(16) T x[kPanel * kPitch];
   uint32_t amax[kTasks];  // bits, a block each
   float multiplier[kTasks];
+  float decoded[kTasks];  // where values are stored: what a code of the block stands for, but for the tensor's scale
   uint8_t random[kPanel * kPanel];
 };
 
@@ -110,22 +114,26 @@ __device__ __forceinline__ int block_of(const QuantFormat& f, bool columnwise, c
 }
 
 // Where the scale of the panel's block `index` is stored; -1 behind the edges.
-__device__ __forceinline__ int64_t scale_index(const Source& s, const Place& at, const Form& form, int index) {
+__device__ __forceinline__ int64_t stored_index(const Source& s, const Place& at, const Form& form, int index) {
   const int block = form.format.block, per_line = kPanel / block;
+  const int64_t outer = form.columnwise ? s.k : s.m, inner = form.columnwise ? s.m : s.k;
+  const auto stored = [&](int64_t line, int64_t at_block) {
+    return scale_index(form.format, outer, inner, line, at_block);
+  };
   if (form.format.blocking == Blocking::kTile) {
     const int down = index / per_line, across = index % per_line;
     if (down * block >= at.rows || across * block >= at.cols) return -1;
     const int64_t m = at.m0 / block + down, k = at.k0 / block + across;
-    return form.columnwise ? k * ceil_div(s.m, block) + m : m * ceil_div(s.k, block) + k;
+    return form.columnwise ? stored(k, m) : stored(m, k);
   }
   if (form.columnwise) {
     const int down = index / kPanel, col = index % kPanel;
     if (down * block >= at.rows || col >= at.cols) return -1;
-    return (at.k0 + col) * ceil_div(s.m, block) + at.m0 / block + down;
+    return stored(at.k0 + col, at.m0 / block + down);
   }
   const int row = index / per_line, across = index % per_line;
   if (row >= at.rows || across * block >= at.cols) return -1;
-  return (at.m0 + row) * ceil_div(s.k, block) + at.k0 / block + across;
+  return stored(at.m0 + row, at.k0 / block + across);
 }
 
 __device__ __forceinline__ float largest_value(DType element) { return element == DType::kE4M3 ? kMaxE4M3 : kMaxE5M2; }
@@ -137,19 +145,21 @@ __device__ float tensor_scale(const Form& form) {
                                  form.format.rule == ScaleRule::kCurrentPow2, kScaleForInfF32);
 }
 
-// The multiplier of a block, whose scale is stored at `index` unless that is below zero.
-__device__ float block_scale(const Form& form, bool is_bf16, float amax, int64_t index) {
+// The multiplier of a block, whose scale is stored at `index` unless that is below zero; what the scale stands for.
+__device__ float block_scale(const Form& form, bool is_bf16, float amax, int64_t index, float& decoded) {
   switch (form.format.rule) {
     case ScaleRule::kE8M0: {
       const uint8_t exponent =
           mxfp8_exponent(amax, form.format.element == DType::kE4M3 ? kInverseMaxE4M3 : kInverseMaxE5M2);
       if (index >= 0) static_cast<uint8_t*>(form.scale_inv)[index] = exponent;
+      decoded = decode_e8m0(exponent);
       return reciprocal_e8m0(exponent);
     }
     case ScaleRule::kNvfp4: {
       const Nvfp4TensorScale tensor = nvfp4_tensor_scale(*form.amax);
       const uint8_t scale = nvfp4_block_scale(amax, tensor.per_block);
       if (index >= 0) static_cast<uint8_t*>(form.scale_inv)[index] = scale;
+      decoded = decode_e4m3(scale);
       return nvfp4_encode_scale(scale, tensor.decode);
     }
     default: {
@@ -157,6 +167,7 @@ __device__ float block_scale(const Form& form, bool is_bf16, float amax, int64_t
           compute_scale_from_amax(amax, largest_value(form.format.element), form.format.rule == ScaleRule::kCurrentPow2,
                                   is_bf16 ? kScaleForInfBF16 : kScaleForInfF32);
       if (index >= 0) static_cast<float*>(form.scale_inv)[index] = 1.0f / scale;
+      decoded = 1.0f / scale;
       return scale;
     }
   }
@@ -174,7 +185,8 @@ __device__ void scale_panel(Panel<T>& panel, const Cast& cast, const Form& form,
   const bool per_tensor = form.format.blocking == Blocking::kTensor;
   for (int i = threadIdx.x; i < kTasks; i += kThreads) panel.amax[i] = 0;
   __syncthreads();
-  if (!per_tensor || form.raised) {
+  const bool raises = form.raised[0] || form.raised[1];
+  if (!per_tensor || raises) {
     for (int task = threadIdx.x; task < kTasks; task += kThreads) {
       const GroupAt g = group_at(form.columnwise, task);
       uint32_t most = 0;
@@ -188,6 +200,7 @@ __device__ void scale_panel(Panel<T>& panel, const Cast& cast, const Form& form,
     if (threadIdx.x == 0) {
       const float scale = tensor_scale(form);
       panel.multiplier[0] = scale;
+      panel.decoded[0] = 1;
       if (blockIdx.x == 0 && blockIdx.y == 0) *static_cast<float*>(form.scale_inv) = 1.0f / scale;
     }
   } else {
@@ -196,12 +209,13 @@ __device__ void scale_panel(Panel<T>& panel, const Cast& cast, const Form& form,
                            : kPanel * (kPanel / form.format.block);
     for (int i = threadIdx.x; i < blocks; i += kThreads)
       panel.multiplier[i] = block_scale(form, sizeof(T) == sizeof(bf16), __uint_as_float(panel.amax[i]),
-                                        scale_index(cast.source, at, form, i));
+                                        stored_index(cast.source, at, form, i), panel.decoded[i]);
   }
-  if (form.raised) {
+  if (raises) {
     uint32_t most = 0;
     for (int i = threadIdx.x; i < kTasks; i += kThreads) most = max(most, panel.amax[i]);
-    raise_bits(form.raised, most);
+    for (float* raised : form.raised)
+      if (raised) raise_bits(raised, most);
   }
   __syncthreads();
 }
@@ -250,6 +264,38 @@ __device__ __forceinline__ uint8_t encode(const QuantFormat& f, float x, uint8_t
     default:
       return f.stochastic ? encode_e2m1_stochastic(x, random) : encode_e2m1(x);
   }
+}
+
+// Values for products that know no codes.
+template <class T>
+__device__ void write_values(const Panel<T>& panel, const Cast& cast, const Form& form, const Place& at) {
+  const int64_t inner = form.columnwise ? cast.source.m : cast.source.k;
+  for (int task = threadIdx.x; task < kTasks; task += kThreads) {
+    const GroupAt g = group_at(form.columnwise, task);
+    if (g.row >= at.rows || g.col >= at.cols) continue;
+    const int count = form.columnwise ? min(kGroup, at.rows - g.row) : min(kGroup, at.cols - g.col);
+    const int block = block_of(form.format, form.columnwise, g);
+    const float multiplier = panel.multiplier[block], decoded = panel.decoded[block];
+    alignas(16) bf16 values[kGroup];
+#pragma unroll
+    for (int i = 0; i < kGroup; ++i) {
+      const int row = form.columnwise ? g.row + i : g.row, col = form.columnwise ? g.col : g.col + i;
+      const uint8_t code =
+          encode(form.format, element(panel, form.columnwise, g, i) * multiplier, panel.random[row * kPanel + col]);
+      values[i] = to_bf16(decode(form.format.element, code) * decoded);
+    }
+    bf16* to = reinterpret_cast<bf16*>(form.data) +
+               (form.columnwise ? (at.k0 + g.col) * inner + at.m0 + g.row : (at.m0 + g.row) * inner + at.k0 + g.col);
+    if (count == kGroup && reinterpret_cast<uintptr_t>(to) % 16 == 0) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) reinterpret_cast<uint4*>(to)[i] = reinterpret_cast<const uint4*>(values)[i];
+    } else {
+#pragma unroll
+      for (int i = 0; i < kGroup; ++i)
+        if (i < count) to[i] = values[i];
+    }
+  }
+  __syncthreads();
 }
 
 template <class T>
@@ -302,7 +348,7 @@ __global__ void __launch_bounds__(kThreads) quantize_cast_kernel(const __grid_co
     }
     scale_panel(panel, cast, form, at);
     if (form.format.stochastic) draw_panel(panel, cast, form, at);
-    write_panel(panel, cast, form, at);
+    form.format.values ? write_values(panel, cast, form, at) : write_panel(panel, cast, form, at);
   }
 }
 
@@ -363,6 +409,39 @@ __global__ void __launch_bounds__(kThreads) dequantize_kernel(const __grid_const
     if (i < count) y[row * q.inner + j + i] = decode(q.format.element, codes[i]) * factor;
 }
 
+// What a group stands for, and which of its codes are the format's largest.
+struct Group {
+  float values[kGroup];
+  bool largest[kGroup];
+};
+__device__ __forceinline__ int load_group(const QuantizedView& q, int64_t row, int64_t j, Group& group) {
+  const QuantFormat& f = q.format;
+  if (!f.values) {
+    uint8_t codes[kGroup];
+    const int count = load_codes(q, row, j, codes);
+    const float factor = factor_of(q, row, j);
+#pragma unroll
+    for (int i = 0; i < kGroup; ++i) {
+      group.values[i] = decode(f.element, codes[i]) * factor;
+      group.largest[i] = is_largest(f.element, codes[i]);
+    }
+    return count;
+  }
+  const int count = static_cast<int>(min(int64_t{kGroup}, q.inner - j));
+  const int64_t line = f.blocking == Blocking::kTile ? row / f.block : row;
+  const uint8_t scale = static_cast<const uint8_t*>(q.scale_inv)[scale_index(f, q.outer, q.inner, line, j / f.block)];
+  const bool nvfp4 = f.rule == ScaleRule::kNvfp4;
+  const float top = decode(f.element, largest_code(f.element)) * (nvfp4 ? decode_e4m3(scale) : decode_e8m0(scale));
+  const float tensor = nvfp4 ? *q.amax * (1.0f / 2688.0f) : 1.0f;
+#pragma unroll
+  for (int i = 0; i < kGroup; ++i) {
+    const float value = i < count ? to_float(reinterpret_cast<const bf16*>(q.data)[row * q.inner + j + i]) : 0.0f;
+    group.values[i] = value * tensor;
+    group.largest[i] = fabsf(value) == top;
+  }
+  return count;
+}
+
 constexpr int kErrorRows = 32;  // outer rows whose error a block sums
 
 template <class T>
@@ -373,9 +452,8 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t tasks = min(int64_t{kErrorRows}, q.outer - first) * groups;
   for (int64_t task = threadIdx.x; task < tasks; task += kThreads) {
     const int64_t row = first + task / groups, j = task % groups * kGroup;
-    uint8_t codes[kGroup];
-    const int count = load_codes(q, row, j, codes);
-    const float factor = factor_of(q, row, j);
+    Group group;
+    const int count = load_group(q, row, j, group);
     float source[kGroup] = {};
 #pragma unroll
     for (int i = 0; i < kGroup; ++i)
@@ -391,11 +469,12 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int i = 0; i < kGroup; ++i) {
       if (i >= count) continue;
-      const float value = decode(q.format.element, codes[i]) * factor;
+      const float value = group.values[i];
       const double difference = double{source[i]} - double{value};
       sum.signal += double{source[i]} * double{source[i]};
       sum.noise += difference * difference;
-      sum.saturated += is_saturated(q.format.element, codes[i], source[i], value);
+      sum.amax = larger_magnitude(sum.amax, source[i]);
+      sum.saturated += group.largest[i] && is_beyond(source[i], value);
       sum.flushed += is_flushed(source[i], value);
       ++sum.count;
     }
@@ -440,6 +519,10 @@ void find_rotated_amax(Exec& exec, float* amax, const ConstTensor& x) {
          x.rows(), x.cols());
 }
 
+void check_codes(const char* op, const Quantized& q) {
+  check(!q.format.values, "{}: data {} holds values, expected codes", op, q.data);
+}
+
 struct Copy {
   Quantized* q;
   bool columnwise;
@@ -455,6 +538,9 @@ void cast_copies(Exec& exec, std::initializer_list<Copy> copies, const ConstTens
             .row_offset = exec.row_offset,
             .forms = {}};
   const float* source_amax = producer_amax;  // null: not known yet
+  const Quantized *first = copies.begin()->q, *last = (copies.end() - 1)->q;
+  const bool both_amaxes = !producer_amax && copies.size() == 2 && !first->format.hadamard && last->format.hadamard &&
+                           find_both_amaxes(exec, first->amax, last->amax, x);
   int count = 0;
   for (const Copy& copy : copies) {
     Quantized& q = *copy.q;
@@ -463,14 +549,16 @@ void cast_copies(Exec& exec, std::initializer_list<Copy> copies, const ConstTens
     Form& form = cast.forms[count++];
     form = {.format = f,
             .columnwise = copy.columnwise,
-            .data = q.data.as<uint8_t>(),
+            .data = static_cast<uint8_t*>(q.data.data),
             .scale_inv = q.scale_inv.data,
             .scale = q.scale,
             .amax = nullptr,
-            .raised = nullptr,
+            .raised = {nullptr, exec.pass == Pass::kForward ? q.raised : nullptr},
             .tensor = tensor_id,
             .draws = own_draws ? DrawForm::kColumnwise : DrawForm::kRowwise};
-    if (f.hadamard) {
+    if (both_amaxes) {
+      form.amax = q.amax;
+    } else if (f.hadamard) {
       find_rotated_amax(exec, q.amax, x);
       form.amax = q.amax;
     } else if (source_amax) {
@@ -486,9 +574,13 @@ void cast_copies(Exec& exec, std::initializer_list<Copy> copies, const ConstTens
       form.amax = source_amax = room;
     } else if (q.amax) {
       device.zero(q.amax, sizeof(float));
-      form.raised = q.amax;
+      form.raised[0] = q.amax;
     }
   }
+  Operand whole{.high = {const_cast<void*>(x.data), x.dtype, x.shape}};
+  for (const Copy& copy : copies) (copy.columnwise ? whole.columnwise : whole.rowwise) = *copy.q;
+  whole.tensor_id = tensor_id;
+  if (cast_fp8(exec, whole, cast.forms[0].amax) || cast_values(exec, whole)) return;
   const dim3 panels(static_cast<unsigned>(ceil_div(x.cols(), kPanel)),
                     static_cast<unsigned>(ceil_div(x.rows(), kPanel)));
   check(ceil_div(x.rows(), kPanel) < 65536, "quantize: {} has {} rows, expected fewer than {}", x, x.rows(),
@@ -522,6 +614,7 @@ void quantize_form(Exec& exec, Quantized& q, bool columnwise, ConstTensor x, uin
 void dequantize(Exec& exec, Tensor y, const Quantized& q) {
   const OpScope scope(exec, "dequantize");
   if (y.count() == 0) return;
+  check_codes("dequantize", q);
   const QuantizedView view = view_of(q);
   const int64_t blocks = ceil_div(view.outer * ceil_div(view.inner, kGroup), kThreads);
   launch(device_of(exec), {.blocks = static_cast<unsigned>(blocks), .threads = kThreads}, dequantize_kernel, view,
