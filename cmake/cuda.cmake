@@ -42,10 +42,9 @@ target_link_libraries(mantissa_cuda PRIVATE mantissa_ops CUDA::cublasLt ${CMAKE_
 # An op of the table that is not defined with its signature is an error here, not when the module is loaded.
 target_link_options(mantissa_cuda PRIVATE LINKER:-z,defs)
 # They round each operation as the CPU kernels do: the two agree in every bit.
-set_source_files_properties(${CMAKE_SOURCE_DIR}/src/ops/cuda/adamw/adamw.cu ${CMAKE_SOURCE_DIR}/src/ops/cuda/quantize/quantize.cu
-  ${CMAKE_SOURCE_DIR}/src/ops/cuda/quantize/fp8_cast.cu ${CMAKE_SOURCE_DIR}/src/ops/cuda/quantize/values_cast.cu
-  ${CMAKE_SOURCE_DIR}/src/ops/cuda/delayed_scaling.cu
-  PROPERTIES COMPILE_OPTIONS -fmad=false)
+file(GLOB exact_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/ops/cuda/quantize/*.cu)
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/ops/cuda/adamw/adamw.cu ${CMAKE_SOURCE_DIR}/src/ops/cuda/delayed_scaling.cu
+  ${exact_sources} PROPERTIES COMPILE_OPTIONS -fmad=false)
 # fmt's compile-time format checks are the host compiler's business; nvcc's front end cannot run them.
 set(gencodes "")
 foreach(arch ${MANTISSA_CUDA_ARCHS})

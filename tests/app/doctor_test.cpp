@@ -16,7 +16,10 @@ TEST(Doctor, NamesMachineGemmsAndEveryRecipe) {
   EXPECT_NE(out.find("GFLOP/s at 1024 x 1024 x 1024"), std::string::npos) << out;
   EXPECT_NE(out.find(name_of(detect_isa())), std::string::npos) << out;
   EXPECT_NE(out.find("\ngpu "), std::string::npos) << out;
-  EXPECT_NE(out.find("on a GPU: fp32, bf16 native; fp8-delayed"), std::string::npos) << out;
+  EXPECT_NE(out.find("on a GPU of compute capability 9.0: fp32, bf16, fp8-delayed, fp8-tensorwise, fp8-blockwise "
+                     "native; mxfp8, nvfp4 emulated"),
+            std::string::npos)
+      << out;
   for (const RecipeEntry& entry : recipe_table()) {
     const size_t at = out.find(std::string("           ") + entry.name + " ");
     ASSERT_NE(at, std::string::npos) << entry.name << "\n" << out;
