@@ -56,7 +56,7 @@ cases() {
         "$build/mantissa train $work/$model.yaml --run.dir=$work/$tool-$model-$attention"
     done
   done
-  for model in qwen3-128 qwen3-96 qwen3-72; do
+  for model in qwen3-128 qwen3-96 qwen3-72 qwen3-fp8 qwen3-blockwise qwen3-nvfp4; do
     echo "train-$model $options : env MANTISSA_ATTENTION=own" \
       "$build/mantissa train $work/$model.yaml --run.dir=$work/$tool-$model"
   done
@@ -65,15 +65,20 @@ cases() {
     return
   fi
   # One of the GEMMs' tests wants a rate that no tool leaves.
-  for op in Activation Adamw AttentionCudnn CachedAttention Elementwise Embedding Gemm Loss Norm \
-    OwnAttention.*:GpuFusedAttention Rope; do
+  for op in Activation Adamw AttentionCudnn CachedAttention DelayedScaling Elementwise Embedding Fp8Cast Gemm Loss \
+    Norm OwnAttention.*:GpuFusedAttention Quantize Rope ValuesCast; do
     echo "${op%%.*} $options : $build/gpu_test --gtest_filter=Gpu$op.*-GpuGemm.SaysWhichAlgorithmAndHowFast"
   done
 }
 # Kernels that use shared memory, each of their variants; racecheck is slow, so of large tests it takes the first launches.
 race_cases() {
   cat <<EOT
-Activation $OWN : GpuActivation.*
+Activation $OWN : GpuActivation.*-*Casts*
+Activation-cast --kernel-name regex=(swiglu|gelu)_[a-z_]*cast -c 24 : GpuActivation.Casts*
+DelayedScaling $OWN -c 60 : GpuDelayedScaling.*
+Quantize --kernel-name regex=(quantize_cast|amax)_kernel -c 60 : GpuQuantize.BytesOf*:GpuQuantize.Rotated*
+Fp8Cast --kernel-name regex=fp8_(tensor|block)_cast -c 90 : GpuFp8Cast.BytesOf*
+ValuesCast --kernel-name regex=(values_cast|both_amaxes)_kernel -c 90 : GpuValuesCast.Stands*
 Adamw $OWN : GpuAdamw.*
 Elementwise $OWN : GpuElementwise.*
 Rope $OWN : GpuRope.*
@@ -117,6 +122,11 @@ EOT
   local width
   for width in 128 96 72; do
     sed "s/name: qwen3,/name: qwen3-$width,/; s/head_dim: 64/head_dim: $width/" "$work/qwen3.yaml" >"$work/qwen3-$width.yaml"
+  done
+  local recipe
+  for recipe in fp8:fp8-delayed blockwise:fp8-blockwise nvfp4:nvfp4; do
+    sed "s/name: qwen3,/name: qwen3-${recipe%%:*},/; s/recipe: bf16/recipe: ${recipe#*:}/" "$work/qwen3.yaml" \
+      >"$work/qwen3-${recipe%%:*}.yaml"
   done
   cat >"$work/gpt2.yaml" <<EOT
 run: {name: gpt2, seed: 42}
