@@ -46,6 +46,13 @@ void check_layer(const PrecisionConfig& precision, const ModelConfig& model, con
   const RecipePath path = recipe.path(target);
   if (path.path == Path::kRefused)
     fail(Exit::kUnavailable, "{}: recipe {} {}", linear.name(), recipe.name, path.refusal);
+  if (precision.path == "native" && path.path != Path::kNative)
+    fail(Exit::kUnavailable,
+         "precision.path: native, but {} has no {} matrix unit ({}); auto trains with exact emulation",
+         target.gpu ? "this GPU" : "a CPU", recipe.name, linear.name());
+  if (precision.path == "emulated" && path.path == Path::kNative && recipe.quantizes())
+    fail(Exit::kUnavailable, "precision.path: emulated, but a GPU runs {} natively alone ({}); auto or native does",
+         recipe.name, linear.name());
   recipe.check({linear.name(), linear.out_features(), linear.in_features(), 0}, m, target);
 }
 

@@ -141,7 +141,9 @@ void PrecisionConfig::validate() const {
   for (const std::string& name : in_use)
     if (!has_native_path(find_recipe(name)))
       fail(Exit::kUnavailable,
-           "precision.path: native, but a CPU has no {} matrix unit; auto trains with exact emulation", name);
+           "precision.path: native, but no device multiplies {} itself in this version; auto trains with exact "
+           "emulation",
+           name);
 }
 
 void PrecisionConfig::validate_rules(int64_t layers) const {

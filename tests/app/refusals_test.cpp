@@ -193,6 +193,12 @@ TEST_F(Refusals, NativeWhereThereIsNone) {
           {"precision.path", "native", "mxfp8"});
   // BF16 itself is native; a rule or a row that is not is refused all the same.
   expect_refused(run("compare", {"--precision.path=native"}), Exit::kUnavailable, {"native", "fp8-delayed"});
+  refused({"--precision.path=native", "--precision.recipe=fp8-delayed", "--device.name=cpu"}, Exit::kUnavailable,
+          {"precision.path", "a CPU has no fp8-delayed"});
+  // A GPU does not emulate what it multiplies.
+  expect_refused(run("plan", {"--device=h100", "--precision.path=emulated", "--precision.recipe=fp8-delayed"}),
+                 Exit::kUnavailable, {"precision.path: emulated", "fp8-delayed natively"});
+  EXPECT_EQ(run("plan", {"--device=h100", "--precision.path=native", "--precision.recipe=fp8-delayed"}).code, 0);
   const std::string rules = "precision: {path: native, rules: [{match: 'layers.0.*', recipe: nvfp4}]}\n";
   expect_refused(run_verb({"train", write_config(config() + rules)}), Exit::kUnavailable, {"native", "nvfp4"});
 }
