@@ -87,7 +87,7 @@ std::vector<float> dequantized(Exec& exec, const Quantized& q) {
 class GpuRecipe : public GpuTest, public testing::WithParamInterface<Case> {
  protected:
   // The copy of the GPU holds the CPU's codes: compared as codes, or as the values that they stand for.
-  void expect_copy(const char* what, const DeviceRun& gpu, const Quantized& there, const Quantized& here) {
+  void expect_copy(const char* what, const Quantized& there, const Quantized& here) {
     SCOPED_TRACE(what);
     ASSERT_EQ(there.data.shape, here.data.shape);
     std::vector<std::byte> found(static_cast<size_t>(there.data.bytes()));
@@ -110,12 +110,11 @@ class GpuRecipe : public GpuTest, public testing::WithParamInterface<Case> {
       wrong += std::abs(value - expected[i]) > 1e-6 * std::abs(expected[i]);  // the tensor's scale is rounded there
     }
     EXPECT_EQ(wrong, 0u) << "of " << expected.size();
-    (void)gpu;
   }
-  void expect_copies(const char* what, const DeviceRun& gpu, const Operand& there, const Operand& here) {
-    expect_copy(what, gpu, there.rowwise, here.rowwise);
+  void expect_copies(const char* what, const Operand& there, const Operand& here) {
+    expect_copy(what, there.rowwise, here.rowwise);
     if (!there.columnwise) return;
-    if (here.columnwise) return expect_copy(what, gpu, there.columnwise, here.columnwise);
+    if (here.columnwise) return expect_copy(what, there.columnwise, here.columnwise);
     // One copy there, two here: the same codes turned.
     std::vector<std::byte> turned(static_cast<size_t>(there.columnwise.data.bytes()));
     device().copy_out(turned.data(), there.columnwise.data.data, there.columnwise.data.bytes());
@@ -180,9 +179,9 @@ TEST_P(GpuRecipe, LayersAsOnTheCpu) {
         gpu.scaling.end_backward(exec());
         EXPECT_EQ(gpu.scaling.trouble(), "");
 
-        expect_copies("input", gpu, gpu.x, host.x);
-        expect_copies("grad", gpu, gpu.dy, host.dy);
-        expect_copy("weight", gpu, *gpu.recipe->weight_form(), *host.recipe->weight_form());
+        expect_copies("input", gpu.x, host.x);
+        expect_copies("grad", gpu.dy, host.dy);
+        expect_copy("weight", *gpu.recipe->weight_form(), *host.recipe->weight_form());
         EXPECT_LT(relative_error(gpu.floats(gpu.y), floats_of(host.y)), kBF16Bound) << "y, step " << step;
         EXPECT_LT(relative_error(gpu.floats(gpu.dx), floats_of(host.dx)), kBF16Bound) << "dx, step " << step;
         std::vector<std::vector<std::byte>> scaling;

@@ -11,6 +11,7 @@
 #include "model/flops.h"
 #include "model/step_floor.h"
 #include "ops/gemm.h"
+#include "recipes/recipe.h"
 #include "train/step_bench.h"
 #include "train/trainer.h"
 
@@ -186,6 +187,8 @@ int bench_step(const std::vector<std::string>& given) {
       flops_per_token(m, config.data.sequence_length, bench.segment_length, parse_recompute(config.train.recompute));
   const StepFloor floor = step_floor(
       {.model = m, .segment_length = bench.segment_length, .tokens_per_step = tokens, .store = bench.store}, yardstick);
+  const std::string rates_of_floor =
+      yardstick.origin + (find_recipe(config.precision.recipe).quantizes() ? ", every product in BF16" : "");
   const double mfu = tokens_per_s * flops.mfu / (rates.bf16_gflops * 1e9);
   double measured_s = 0;
   for (const double s : bench.steps_s) measured_s += s;
@@ -210,7 +213,7 @@ int bench_step(const std::vector<std::string>& given) {
              tokens_per_s * flops.mfu / 1e12, rates.bf16_gflops / 1e3, rates.method, flops.mfu / 1e9);
   fmt::print("floor     {} tok/s, {:.3f} us a token: GEMMs {:.3f}, logits {:.3f}, attention {:.3f}, rest {:.3f} ({})\n",
              grouped(std::llround(floor.tokens_per_s())), floor.us_per_token(), floor.gemm_us, floor.logits_us,
-             floor.attention_us, floor.rest_us, yardstick.origin);
+             floor.attention_us, floor.rest_us, rates_of_floor);
   fmt::print("of floor  {}\n", percent_text(tokens_per_s / floor.tokens_per_s()));
   const auto planned = static_cast<double>(bench.plan.ledger.total());
   const auto measured = static_cast<double>(bench.measured_bytes);
@@ -242,7 +245,7 @@ int bench_step(const std::vector<std::string>& given) {
   figures["tflops"] = tokens_per_s * flops.mfu / 1e12;
   figures["floor"] = {
       {"tokens_per_s", floor.tokens_per_s()}, {"gemm_us", floor.gemm_us}, {"logits_us", floor.logits_us},
-      {"attention_us", floor.attention_us},   {"rest_us", floor.rest_us}, {"rates", yardstick.origin}};
+      {"attention_us", floor.attention_us},   {"rest_us", floor.rest_us}, {"rates", rates_of_floor}};
   figures["floor_share"] = tokens_per_s / floor.tokens_per_s();
   figures["planned_bytes"] = bench.plan.ledger.total();
   figures["measured_bytes"] = bench.measured_bytes;
