@@ -200,12 +200,14 @@ StepProfile summarize_ops(const std::vector<OpTime>& ops) {
   if (ops.empty()) return profile;
   std::vector<std::string> parts;
   for (const OpTime& op : ops) parts.push_back(part_of(op.name));
-  // The head's products: the one before a loss and those that follow it at once.
+  // The head's products: the one before a loss and those that follow it, or the cast of its gradient, at once.
   std::vector<char> head(ops.size(), 0);
   for (size_t i = 0; i < ops.size(); ++i) {
     if (parts[i] != "loss") continue;
     if (i > 0 && is_product(parts[i - 1])) head[i - 1] = 1;
-    for (size_t j = i + 1; j < ops.size() && is_product(parts[j]); ++j) head[j] = 1;
+    size_t j = i + 1;
+    if (j < ops.size() && parts[j] == "quantize") ++j;
+    for (; j < ops.size() && is_product(parts[j]); ++j) head[j] = 1;
   }
   for (size_t i = 0; i < ops.size(); ++i) {
     const std::string name = head[i] ? "logits" : parts[i];

@@ -40,6 +40,22 @@ TEST(SummarizeOps, TellsTheHeadsProductsFromTheLayers) {
   EXPECT_TRUE(summarize_ops({}).parts.empty());
 }
 
+// Under a quantized head its gradient is cast between the loss and the products that read it; the layers' casts lie
+// elsewhere.
+TEST(SummarizeOps, TellsThemUnderAQuantizedHead) {
+  const char* names[] = {"quantize",      "gemm fprop",   "rms_norm_fwd",  "quantize",   "gemm fprop",
+                         "cross_entropy", "quantize",     "gemm fprop",    "gemm fprop", "rms_norm_fwd",
+                         "quantize",      "gemm fprop",   "cross_entropy", "quantize",   "gemm fprop",
+                         "gemm fprop",    "rms_norm_bwd", "quantize",      "gemm fprop", "gemm fprop"};
+  std::vector<OpTime> ops;
+  for (size_t i = 0; i < std::size(names); ++i)
+    ops.push_back({names[i], static_cast<double>(i), static_cast<double>(i) + 1});
+  for (const StepPart& part : summarize_ops(ops).parts) {
+    const int64_t calls = part.name == "logits" || part.name == "quantize" ? 6 : part.name == "fprop" ? 3 : part.calls;
+    EXPECT_EQ(part.calls, calls) << part.name;
+  }
+}
+
 TEST(BenchSteps, FailsWhereTheFirstLossIsNotThatOfUntrainedWeights) {
   TrainConfig c;
   c.model.hidden_size = 64, c.model.intermediate_size = 64, c.model.num_hidden_layers = 1;
