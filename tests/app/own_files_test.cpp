@@ -243,7 +243,8 @@ TEST_F(OwnFiles, AStopPromisesWhatIsKept) {
   const auto args = with({"train", write_config(config())}, {"--train.steps=1000000", "--log.console=true"});
   const pid_t child = testing::start_program(folder, args);
   const auto trains = [&] {
-    return exists(folder / "stdout") && read_text(folder / "stdout").find("step ") != std::string::npos;
+    const std::string lines = folder / "run/metrics.jsonl";
+    return exists(lines) && read_text(lines).find('\n') != std::string::npos;
   };
   for (int i = 0; i < 3000 && !trains(); ++i) ::usleep(10'000);
   ::kill(child, SIGINT);
