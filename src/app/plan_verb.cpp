@@ -62,6 +62,9 @@ PlannedDevice device_of(const PlanOptions& o, const TrainConfig& c) {
     const auto& gpus = known_gpus();
     const auto gpu = std::find_if(gpus.begin(), gpus.end(), [&](const KnownGpu& g) { return g.key == o.device; });
     target = {.bytes = stated > 0 ? stated : gpu->memory_bytes, .gpu = true};
+    for (const std::string& recipe : c.recipes(false))
+      if (const std::string refusal = gpu_refusal(recipe, {.gpu = true, .sm = gpu->sm}); !refusal.empty())
+        planned.notes.push_back(fmt::format("{}, which {} is not: a run there is refused", refusal, gpu->name));
     planned.text =
         fmt::format("{}, assumed: {} free, dense BF16 peak {} TFLOP/s", gpu->name, size(), gpu->bf16_peak_tflops);
   } else if (stated > 0) {

@@ -170,9 +170,9 @@ const std::vector<KnownGpu>& known_gpus() {
   // Peaks: the vendor's data sheets, dense BF16 with FP32 sums (half of the figure with sparsity). Memory: what the
   // driver leaves of 80, 141 and 180 GB.
   static const std::vector<KnownGpu> table = {
-      {"h100", "NVIDIA H100 80GB HBM3", int64_t{79} << 30, 989.5},
-      {"h200", "NVIDIA H200", int64_t{139} << 30, 989.5},
-      {"b200", "NVIDIA B200", int64_t{178} << 30, 2250},
+      {"h100", "NVIDIA H100 80GB HBM3", 90, int64_t{79} << 30, 989.5},
+      {"h200", "NVIDIA H200", 90, int64_t{139} << 30, 989.5},
+      {"b200", "NVIDIA B200", 100, int64_t{178} << 30, 2250},
   };
   return table;
 }

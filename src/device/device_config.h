@@ -53,6 +53,7 @@ std::string cache_folder();
 struct KnownGpu {
   const char* key;          // "h200"
   const char* name;         // as the driver says it
+  int sm;                   // compute capability * 10
   int64_t memory_bytes;     // free before a program touches it
   double bf16_peak_tflops;  // dense
 };

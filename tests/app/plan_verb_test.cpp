@@ -27,6 +27,10 @@ TEST_F(Plan, EveryRecipeForAGpu) {
     const std::string key = std::string("--precision.recipe=") + recipe;
     expect_parts(run("plan", {key, "--device=h100"}), {"NVIDIA H100", "quantized weights", "context and libraries"});
     expect_parts(run("plan", {key, "--device.name=cuda", "--memory-gib=80"}), {"a GPU with 80.0 GiB"});
+    const std::string refused =
+        std::string(recipe) + " wants a GPU of compute capability 9.0, which NVIDIA B200 is not";
+    const bool told = run("plan", {key, "--device=b200"}).out.find(refused) != std::string::npos;
+    EXPECT_EQ(told, std::string(recipe) == "fp8-blockwise") << recipe;
   }
 }
 
